@@ -1,0 +1,1 @@
+"""Encoders, losses and training for the papers' baselines. Run as ``python -m baselines``."""

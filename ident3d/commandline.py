@@ -1,0 +1,62 @@
+"""What every command line of the project shares: parsing, logging, and exit statuses.
+
+A command is a frozen dataclass of options with a ``run`` method; the field docs are its help. Exit status 0: done;
+1: the work failed, or a check found something wrong; 2: the command or its input is not usable.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+import tyro
+
+from ident3d.errors import Ident3DError
+
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_UNUSABLE", "Command", "main"]
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_UNUSABLE = 2
+EXIT_INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+
+_LOG = logging.getLogger("ident3d")
+
+
+class Command(Protocol):
+    """The options of one command, and its work."""
+
+    def run(self) -> int:
+        """Do the work; return the exit status."""
+
+
+def main(
+    program: str, description: str, commands: dict[str, type[Command]], arguments: Sequence[str] | None = None
+) -> int:
+    """Parse a command line, run its command, and turn errors into one line and an exit status.
+
+    Args:
+        program: how the program is called, for the usage line.
+        description: what it does, for its help.
+        commands: the commands by name.
+        arguments: the arguments; those of the process where None.
+
+    Returns:
+        The exit status.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    parse = cast("Callable[..., Command]", tyro.extras.subcommand_cli_from_dict)
+    try:
+        command = parse(
+            commands, prog=program, description=description, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+        )
+        return command.run()
+    except KeyboardInterrupt:
+        _LOG.error("interrupted")
+        return EXIT_INTERRUPTED
+    except (Ident3DError, OSError) as error:
+        _LOG.error("error: %s", error)
+        return EXIT_FAILED
+    except (ValueError, TypeError, KeyError) as error:
+        _LOG.error("error: %s", error.args[0] if isinstance(error, KeyError) else error)
+        return EXIT_UNUSABLE

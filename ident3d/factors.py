@@ -1,0 +1,137 @@
+"""The factors of variation: what each column of a latents array stands for.
+
+A dataset's factors are data, so that a variant of 3DIdent with other ranges or other factors is another
+:class:`Factors` instance and no other code.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FACTORS", "Factor", "Factors"]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One generative factor.
+
+    A raw latent in [-1, 1] maps linearly to the physical interval [low, high].
+
+    Attributes:
+        name: unique name, as it stands in tables and manifests.
+        group: what it belongs to when scores are reported by group, "position" say.
+        low: physical value of the raw latent -1, in ``unit``.
+        high: physical value of the raw latent 1, in ``unit``.
+        unit: "rad" for angles, "bu" for Blender units.
+        period: the physical period for a factor on a circle, in ``unit``; None for one on a line.
+    """
+
+    name: str
+    group: str
+    low: float
+    high: float
+    unit: str
+    period: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"factor {self.name}: expected finite low < high, not {self.low} and {self.high}")
+        if self.period is not None and not self.high - self.low <= self.period * (1 + 1e-9):
+            raise ValueError(f"factor {self.name}: the range {self.high - self.low} exceeds its period {self.period}")
+
+    @property
+    def is_circular(self) -> bool:
+        """Whether the range closes the circle, so that both of its ends are the same value."""
+        return self.period is not None and math.isclose(self.high - self.low, self.period, rel_tol=1e-6)
+
+
+@dataclass(frozen=True)
+class Factors(Sequence[Factor]):
+    """The factors of a dataset, in the order of the columns of its latents.
+
+    Attributes:
+        items: the factors; names are unique.
+    """
+
+    items: tuple[Factor, ...]
+
+    def __post_init__(self) -> None:
+        if not self.items or len(set(self.names)) != len(self.items):
+            raise ValueError(f"expected at least one factor and unique names, not {list(self.names)}")
+
+    @overload
+    def __getitem__(self, index: int) -> Factor: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Factor, ...]: ...
+    def __getitem__(self, index: int | slice) -> Factor | tuple[Factor, ...]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Factor]:
+        return iter(self.items)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in column order."""
+        return tuple(factor.name for factor in self.items)
+
+    @property
+    def low(self) -> npt.NDArray[np.float64]:
+        """(len(self),) float64: the physical values of the raw latents -1."""
+        return np.array([factor.low for factor in self.items])
+
+    @property
+    def high(self) -> npt.NDArray[np.float64]:
+        """(len(self),) float64: the physical values of the raw latents 1."""
+        return np.array([factor.high for factor in self.items])
+
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """The columns of each group, groups in the order in which they first appear."""
+        columns: dict[str, list[int]] = {}
+        for column, factor in enumerate(self.items):
+            columns.setdefault(factor.group, []).append(column)
+        return columns
+
+    def column(self, name: str) -> int:
+        """Return the column of the factor ``name``; KeyError with the known names if there is none."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise KeyError(f"no factor {name!r}; the factors are {', '.join(self.names)}") from None
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the factors as plain data, for a manifest."""
+        return [vars(factor).copy() for factor in self.items]
+
+    @classmethod
+    def from_json(cls, data: list[dict[str, Any]]) -> "Factors":
+        """Return the factors that :meth:`to_json` wrote."""
+        return cls(tuple(Factor(**item) for item in data))
+
+
+def _position(axis: str) -> Factor:
+    return Factor(f"position_{axis}", "position", -3.0, 3.0, "bu")
+
+
+def _angle(name: str, group: str) -> Factor:
+    return Factor(name, group, -math.pi / 2, math.pi / 2, "rad", period=2 * math.pi)
+
+
+FACTORS = Factors(
+    (
+        *map(_position, "xyz"),
+        *(_angle(f"rotation_{axis}", "rotation") for axis in "xyz"),
+        _angle("spotlight_angle", "spotlight"),
+        _angle("object_hue", "hue"),
+        _angle("spotlight_hue", "hue"),
+        _angle("ground_hue", "hue"),
+    )
+)
+"""The ten factors of 3DIdent, in the column order of every latents array."""

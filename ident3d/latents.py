@@ -1,0 +1,127 @@
+"""Latents: sampling them, checking them, and their physical values."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ident3d.factors import FACTORS, Factors
+from ident3d.randomness import uniform_rows
+
+__all__ = ["check_finite", "check_latents", "from_physical", "sample_latents", "to_physical"]
+
+_RANGE_TOLERANCE = 1e-6
+
+
+def sample_latents(
+    n: int, seed: int = 0, start: int = 0, *, split: str = "train", factors: Factors = FACTORS
+) -> npt.NDArray[np.float32]:
+    """Draw latents uniformly from the box [-1, 1]^d.
+
+    Row i depends on (seed, split, start + i) only, so any range of a dataset can be drawn alone.
+
+    Args:
+        n: number of rows.
+        seed: seed of the dataset, 0 or larger.
+        start: index of the first row within the split.
+        split: name of the split; splits are disjoint streams.
+        factors: the factors, one a column.
+
+    Returns:
+        (n, len(factors)) float32 in (-1, 1).
+
+    Raises:
+        ValueError: if n, seed or start is negative.
+        TypeError: if seed is no integer.
+    """
+    return uniform_rows(n, len(factors), seed, f"latents/{split}", start)
+
+
+def to_physical(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArray[np.float64]:
+    """Map raw latents in [-1, 1] to physical values in the factors' units.
+
+    Args:
+        latents: (..., len(factors)) raw latents.
+        factors: the factors, one a column.
+
+    Returns:
+        (..., len(factors)) float64.
+
+    Raises:
+        ValueError: if the last axis is not one of len(factors).
+    """
+    raw = _with_columns(latents, factors)
+    physical: npt.NDArray[np.float64] = factors.low + (raw + 1) * 0.5 * (factors.high - factors.low)
+    return physical
+
+
+def from_physical(physical: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArray[np.float64]:
+    """Map physical values to raw latents in [-1, 1]; the inverse of :func:`to_physical`.
+
+    Args:
+        physical: (..., len(factors)) values in the factors' units.
+        factors: the factors, one a column.
+
+    Returns:
+        (..., len(factors)) float64.
+
+    Raises:
+        ValueError: if the last axis is not one of len(factors).
+    """
+    values = _with_columns(physical, factors)
+    raw: npt.NDArray[np.float64] = (values - factors.low) * (2 / (factors.high - factors.low)) - 1
+    return raw
+
+
+def check_finite(array: npt.NDArray[Any], what: str, columns: tuple[str, ...] | None = None) -> None:
+    """Raise ValueError that names the first row and column in which ``array`` is NaN or infinite.
+
+    Args:
+        array: (N, d) numbers.
+        what: what the array is, for the message.
+        columns: names of the columns; their numbers where None.
+    """
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        row, column = bad[0]
+        name = f"column {column}" if columns is None else columns[column]
+        raise ValueError(
+            f"{what} must be finite: row {row}, {name} is {array[row, column]} ({len(bad)} such values in all)"
+        )
+
+
+def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArray[np.float32]:
+    """Return raw latents as a C-ordered float32 array, or say what is wrong with them.
+
+    Args:
+        latents: (N, len(factors)) raw latents in [-1, 1].
+        factors: the factors, one a column.
+
+    Returns:
+        (N, len(factors)) float32.
+
+    Raises:
+        ValueError: if the shape is another, or a value is NaN, infinite or outside [-1, 1]; row and factor are named.
+    """
+    array = np.asarray(latents)
+    if array.ndim != 2 or array.shape[1] != len(factors) or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"expected numeric latents of shape (N, {len(factors)}), one column for each of {', '.join(factors.names)}; "
+            f"got shape {array.shape}, dtype {array.dtype}"
+        )
+    check_finite(array, "latents", factors.names)
+    outside = np.argwhere(np.abs(array) > 1 + _RANGE_TOLERANCE)
+    if len(outside):
+        row, column = outside[0]
+        raise ValueError(
+            f"raw latents lie in [-1, 1]: row {row}, {factors.names[column]} is {array[row, column]} "
+            f"({len(outside)} such values in all); physical values go through ident3d.from_physical first"
+        )
+    return np.ascontiguousarray(np.clip(array, -1, 1), dtype=np.float32)
+
+
+def _with_columns(values: npt.ArrayLike, factors: Factors) -> npt.NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] != len(factors):
+        raise ValueError(f"expected {len(factors)} columns ({', '.join(factors.names)}), got shape {array.shape}")
+    return array

@@ -1,0 +1,70 @@
+"""Explicit random generators, keyed by (seed, purpose, index).
+
+Nothing in ident3d touches a global generator. A key names what the numbers are for, so that two purposes never
+share a stream, and an index within the purpose, so that item i is the same whether it is drawn alone, in a range,
+or by another process.
+"""
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+__all__ = ["generator", "integer_seed", "torch_generator", "uniform_rows"]
+
+_WORDS_PER_BLOCK = 4  # a Philox-4x64 counter step yields four 64-bit words
+
+
+def _digest(seed: int, purpose: str, *index: int) -> bytes:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"a seed is an integer, not {type(seed).__name__}")
+    if seed < 0 or any(i < 0 for i in index):
+        raise ValueError(f"a seed and an index are 0 or larger, not seed {seed}, index {index}")
+    return hashlib.sha256("/".join([str(int(seed)), purpose, *(str(int(i)) for i in index)]).encode()).digest()
+
+
+def integer_seed(seed: int, purpose: str, index: int, bits: int = 31) -> int:
+    """Return a seed for a foreign random generator: a hash of (seed, purpose, index) with ``bits`` bits."""
+    return int.from_bytes(_digest(seed, purpose, index)[:8], "little") >> (64 - bits)
+
+
+def generator(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
+    """Return NumPy's generator for (seed, purpose, index)."""
+    key = np.frombuffer(_digest(seed, purpose, index)[:16], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def torch_generator(seed: int, purpose: str, index: int = 0, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return torch's generator for (seed, purpose, index) on ``device``."""
+    return torch.Generator(device=device).manual_seed(integer_seed(seed, purpose, index, bits=63))
+
+
+def uniform_rows(n: int, width: int, seed: int, purpose: str, start: int = 0) -> npt.NDArray[np.float32]:
+    """Draw rows of uniform numbers in (-1, 1); row i depends on (seed, purpose, start + i) only.
+
+    The numbers are the odd multiples of 2**-23: exact in float32, symmetric about 0, and never an end of the
+    interval.
+
+    Args:
+        n: number of rows.
+        width: numbers in a row.
+        seed: 0 or larger.
+        purpose: what the numbers are for.
+        start: the index of the first row.
+
+    Returns:
+        (n, width) float32.
+
+    Raises:
+        ValueError: if n, start or seed is negative, or width is not positive.
+    """
+    if n < 0 or start < 0 or width < 1:
+        raise ValueError(f"expected n >= 0, start >= 0 and width >= 1, not n={n}, start={start}, width={width}")
+    blocks = -(-width // _WORDS_PER_BLOCK)
+    key = np.frombuffer(_digest(seed, purpose)[:16], dtype=np.uint64)
+    philox = np.random.Philox(key=key)
+    philox.advance(start * blocks)
+    words = philox.random_raw(n * blocks * _WORDS_PER_BLOCK).reshape(n, -1)[:, :width]
+    odd = 2 * (words >> np.uint64(41)).astype(np.int64) + 1 - 2**23
+    return (odd * 2.0**-23).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Entries, their ranking and the page that shows them. Run as ``python -m leaderboard``."""

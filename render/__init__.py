@@ -1,0 +1,1 @@
+"""Latents to pictures: renders 3DIdent with Blender. Run as ``python -m render``."""
