@@ -69,7 +69,7 @@ def from_physical(physical: npt.ArrayLike, factors: Factors = FACTORS) -> npt.ND
         ValueError: if the last axis is not one of len(factors).
     """
     values = _with_columns(physical, factors)
-    raw: npt.NDArray[np.float64] = (values - factors.low) * (2 / (factors.high - factors.low)) - 1
+    raw: npt.NDArray[np.float64] = np.subtract((values - factors.low) / (factors.high - factors.low) * 2, 1)
     return raw
 
 
@@ -106,8 +106,8 @@ def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDA
     array = np.asarray(latents)
     if array.ndim != 2 or array.shape[1] != len(factors) or array.dtype.kind not in "fiu":
         raise ValueError(
-            f"expected numeric latents of shape (N, {len(factors)}), one column for each of {', '.join(factors.names)}; "
-            f"got shape {array.shape}, dtype {array.dtype}"
+            f"expected numeric latents of shape (N, {len(factors)}), one column for each of "
+            f"{', '.join(factors.names)}; got shape {array.shape}, dtype {array.dtype}"
         )
     check_finite(array, "latents", factors.names)
     outside = np.argwhere(np.abs(array) > 1 + _RANGE_TOLERANCE)
