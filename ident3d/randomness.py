@@ -5,11 +5,16 @@ share a stream, and an index within the purpose, so that item i is the same whet
 or by another process.
 """
 
+from __future__ import annotations
+
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["generator", "integer_seed", "torch_generator", "uniform_rows"]
 
@@ -37,6 +42,8 @@ def generator(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
 
 def torch_generator(seed: int, purpose: str, index: int = 0, device: torch.device | str = "cpu") -> torch.Generator:
     """Return torch's generator for (seed, purpose, index) on ``device``."""
+    import torch  # a render worker draws numbers where torch is not installed
+
     return torch.Generator(device=device).manual_seed(integer_seed(seed, purpose, index, bits=63))
 
 
