@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ident3d.dataset import ThreeDIdent as ThreeDIdent
     from ident3d.factors import FACTORS as FACTORS
     from ident3d.factors import Factor as Factor
     from ident3d.factors import Factors as Factors
@@ -20,6 +21,7 @@ _HOMES = {
     "FACTORS": "factors",
     "Factor": "factors",
     "Factors": "factors",
+    "ThreeDIdent": "dataset",
     "from_physical": "latents",
     "sample_latents": "latents",
     "to_physical": "latents",

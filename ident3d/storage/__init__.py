@@ -1,0 +1,1 @@
+"""Datasets on disk: the native Parquet layout, the published layout, and the decoded cache."""

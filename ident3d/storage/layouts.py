@@ -1,0 +1,67 @@
+"""Which layout a folder has: detected, not asked for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ident3d.errors import DatasetError
+from ident3d.storage.decoded import DecodedSplit, decoded_splits
+from ident3d.storage.native import NativeSplit, native_splits
+from ident3d.storage.published import PublishedSplit, published_splits
+from ident3d.storage.split import StoredSplit
+
+__all__ = ["SAMPLE", "open_split", "resolve_root", "splits_of"]
+
+SAMPLE = "sample"
+"""The root that stands for the small dataset inside the package."""
+
+_LAYOUTS: tuple[tuple[Callable[[Path], list[str]], Callable[[Path, str], StoredSplit]], ...] = (
+    (decoded_splits, DecodedSplit),  # first: where a cache lies beside the shards, it is the fast one
+    (native_splits, NativeSplit),
+    (published_splits, PublishedSplit),
+)
+
+
+def resolve_root(root: str | Path) -> Path:
+    """Return the folder that ``root`` stands for; "sample" is the dataset inside the package.
+
+    Raises:
+        FileNotFoundError: if there is no such folder; the message says how to get data.
+    """
+    if str(root) == SAMPLE:
+        return Path(__file__).parent.parent / "data" / SAMPLE
+    path = Path(root).expanduser()
+    if not path.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {path}. Render one (python -m render {path}), download the published one "
+            f"(ident3d download {path}), or use root='{SAMPLE}' for the small one that comes with ident3d"
+        )
+    return path
+
+
+def splits_of(root: Path) -> list[str]:
+    """Return the splits of a folder, whatever its layout; empty where it holds no dataset."""
+    return list(dict.fromkeys(split for splits, _ in _LAYOUTS for split in splits(root)))
+
+
+def open_split(root: str | Path, split: str) -> StoredSplit:
+    """Open a split of a dataset.
+
+    Args:
+        root: a folder in the native or the published layout, one with a decoded cache, or "sample".
+        split: "train" or "test".
+
+    Raises:
+        FileNotFoundError: if the folder is not there.
+        DatasetError: if it holds no dataset, or a damaged one.
+        ValueError: if it has no such split; the message says which it has.
+    """
+    folder = resolve_root(root)
+    for splits, layout in _LAYOUTS:
+        if split in splits(folder):
+            return layout(folder, split)
+    there = splits_of(folder)
+    if not there:
+        raise DatasetError(
+            f"{folder} holds no dataset: expected data/*.parquet, or raw_latents.npy and images/ in a folder a split"
+        )
+    raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(there)}")

@@ -1,0 +1,178 @@
+"""The manifest of a dataset: what it is, how it was made, and which shards hold it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ident3d.errors import DatasetError
+from ident3d.factors import FACTORS, Factors
+from ident3d.storage.atomic import write_text
+
+__all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "Manifest", "ShardRecord", "shard_name"]
+
+MANIFEST_NAME = "manifest.json"
+SCHEMA_VERSION = 1
+
+
+def shard_name(split: str, number: int, total: int) -> str:
+    """Return the file name of shard ``number`` of ``total`` of a split."""
+    return f"{split}-{number:05d}-of-{total:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """One finished shard.
+
+    Attributes:
+        name: file name under ``data/``.
+        split: the split that it belongs to.
+        start: index within the split of its first picture.
+        rows: number of pictures.
+        sha256: hexadecimal checksum of the file.
+        made_by: what rendered it: Blender version, device, denoiser; empty where it was not rendered here.
+    """
+
+    name: str
+    split: str
+    start: int
+    rows: int
+    sha256: str
+    made_by: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a dataset is. Everything but ``shards`` is settled before the first picture is rendered.
+
+    Attributes:
+        splits: planned number of pictures of each split.
+        rows_per_shard: pictures in a shard; the last of a split may hold fewer.
+        resolution: pictures are resolution x resolution pixels.
+        factors: what the columns of the latents are.
+        seed: seed of the latents and of the renderer's sampling; None where it is not known.
+        latents: "uniform" for latents that follow from the seed, else the SHA-256 of the given array.
+        pairs: text of the conditional that exact positive pairs were drawn from; None where there are none.
+        render: how pictures are made, as plain data: hue map, quality, Blender series, the world that was
+            rendered. Empty where it is not known.
+        shards: the shards that are finished.
+        schema_version: version of this layout.
+    """
+
+    splits: Mapping[str, int]
+    rows_per_shard: int
+    resolution: int
+    factors: Factors = FACTORS
+    seed: int | None = None
+    latents: str = "uniform"
+    pairs: str | None = None
+    render: Mapping[str, Any] = field(default_factory=dict)
+    shards: tuple[ShardRecord, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    def shards_of(self, split: str) -> int:
+        """Return the number of shards that a split is planned to have."""
+        return -(-self.splits[split] // self.rows_per_shard)
+
+    def planned(self, split: str) -> list[tuple[str, range]]:
+        """Return the file name and the indices of every planned shard of a split."""
+        total = self.shards_of(split)
+        size, count = self.rows_per_shard, self.splits[split]
+        return [(shard_name(split, k, total), range(k * size, min((k + 1) * size, count))) for k in range(total)]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every planned shard is finished."""
+        return {record.name for record in self.shards} == {
+            name for split in self.splits for name, _ in self.planned(split)
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides what the pictures show: two runs may share a folder when it is equal."""
+        data = self.to_json()
+        del data["shards"]
+        return data
+
+    def fingerprint(self, split: str) -> str:
+        """Return a SHA-256 of all that decides what a split shows: its latents, settings and Blender series.
+
+        It leaves out the other splits and the division into shards, and the pixels of one machine.
+        """
+        identity = self.settings | {"splits": {split: self.splits[split]}}
+        del identity["rows_per_shard"]
+        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def differences(self, other: "Manifest") -> list[str]:
+        """Return one line for each setting in which ``other`` differs, nested settings by their path."""
+        return _differences(self.settings, other.settings, "")
+
+    def with_shards(self, records: tuple[ShardRecord, ...]) -> "Manifest":
+        """Return this manifest with the given shards, in the order of their names."""
+        return replace(self, shards=tuple(sorted(records, key=lambda record: record.name)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as plain data."""
+        data = asdict(self)
+        data["factors"] = self.factors.to_json()
+        data["shards"] = list(data["shards"])
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Manifest":
+        """Return the manifest that :meth:`to_json` wrote.
+
+        Raises:
+            DatasetError: if a field is missing, unknown, or of a later schema version.
+        """
+        version = data.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise DatasetError(f"the manifest has schema version {version}; this ident3d reads {SCHEMA_VERSION}")
+        try:
+            fields = dict(data)
+            fields["factors"] = Factors.from_json(fields["factors"])
+            fields["shards"] = tuple(ShardRecord(**record) for record in fields["shards"])
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(f"the manifest is not one of ident3d: {error}") from error
+
+    def write(self, root: Path) -> None:
+        """Write the manifest into the folder ``root``, atomically."""
+        write_text(root / MANIFEST_NAME, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    @classmethod
+    def read(cls, root: Path) -> "Manifest":
+        """Read the manifest of the folder ``root``.
+
+        Raises:
+            FileNotFoundError: if there is none.
+            DatasetError: if it is damaged or foreign.
+        """
+        path = root / MANIFEST_NAME
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DatasetError(f"{path} is not JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise DatasetError(f"{path}: expected an object, got {type(data).__name__}")
+        try:
+            return cls.from_json(data)
+        except DatasetError as error:
+            raise DatasetError(f"{path}: {error}") from error
+
+
+def _differences(ours: Any, theirs: Any, path: str) -> list[str]:
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        keys = [*ours, *(key for key in theirs if key not in ours)]
+        return [
+            line
+            for key in keys
+            for line in _differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
+        ]
+    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [line for k, (a, b) in pairs for line in _differences(a, b, f"{path}[{k}]")]
+    return [] if ours == theirs else [f"{path}: {ours!r} against {theirs!r}"]
