@@ -1,0 +1,28 @@
+# Every target sets up what it needs. PYTHON names the interpreter of the environment: 3.11 or 3.13 to render.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.13 python3,$(shell $(name) --version >/dev/null 2>&1 && echo $(name))))
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: install test lint unit demo clean-demo bench-render bench-pairs bench-losses bench-metrics
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV) || { echo "Debian needs: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(INSTALLED)
+
+test: lint unit
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports
+
+unit: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+bench-render bench-pairs bench-losses bench-metrics: bench-%: $(INSTALLED)
+	$(BIN)/python -m benchmarks.bench_$*

@@ -1,0 +1,69 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from ident3d import commandline
+from ident3d.errors import DatasetError
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work hard."""
+
+    what: str = "nothing"
+    """What to do."""
+
+    def run(self) -> int:
+        errors = {
+            "dataset": DatasetError("shard 3 is damaged"),
+            "value": ValueError("sigma is -1"),
+            "disk": OSError(28, "No space left on device"),
+            "key": KeyError("no factor 'colour'"),
+            "stop": KeyboardInterrupt(),
+        }
+        if self.what in errors:
+            raise errors[self.what]
+        return commandline.EXIT_OK
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "message"),
+    [
+        ("nothing", 0, ""),
+        ("dataset", 1, "error: shard 3 is damaged"),
+        ("disk", 1, "error: [Errno 28] No space left on device"),
+        ("value", 2, "error: sigma is -1"),
+        ("key", 2, "error: no factor 'colour'"),
+        ("stop", 130, "interrupted"),
+    ],
+)
+def test_errors_become_a_line_and_a_status(what, status, message, caplog):
+    assert commandline.main("work", "Works.", {"work": Work}, ["work", "--what", what]) == status
+    assert caplog.messages == ([message] if message else [])
+
+
+def test_help_shows_the_field_docs(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        commandline.main("work", "Works.", {"work": Work}, ["work", "--help"])
+    assert exit_info.value.code == 0
+    assert "What to do." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["rest"], ["work", "--why", "x"], []])
+def test_a_line_that_cannot_be_parsed_exits_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        commandline.main("work", "Works.", {"work": Work}, arguments)
+    assert exit_info.value.code == 2
+    assert "work" in capsys.readouterr().err
+
+
+def test_messages_reach_stderr_of_a_real_process():
+    code = (
+        "import sys; sys.path.insert(0, 'tests/ident3d'); import test_commandline as t;"
+        "from ident3d import commandline;"
+        "sys.exit(commandline.main('work', 'Works.', {'work': t.Work}, ['work', '--what', 'value']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: sigma is -1\n")
