@@ -1,0 +1,111 @@
+"""How well, and how fast, a picture is rendered: settings of the sampler and the denoiser, and three presets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from render.plain import from_plain, to_plain
+
+__all__ = ["QUALITIES", "Denoiser", "LightSampling", "Prefilter", "Quality", "quality"]
+
+
+class Prefilter(StrEnum):
+    """What is done to the denoiser's guides, albedo and normals, before they are used."""
+
+    NONE = "NONE"
+    FAST = "FAST"
+    ACCURATE = "ACCURATE"
+
+
+class DenoiserQuality(StrEnum):
+    """Size of the denoiser's network."""
+
+    HIGH = "HIGH"
+    BALANCED = "BALANCED"
+    FAST = "FAST"
+
+
+class LightSampling(StrEnum):
+    """How the light of lamps is estimated: at the lamp, or at the lamp and by the surface's own lobe together."""
+
+    MULTIPLE_IMPORTANCE = "MULTIPLE_IMPORTANCE_SAMPLING"
+    NEXT_EVENT = "NEXT_EVENT_ESTIMATION"
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """Settings of Intel's Open Image Denoise, guided by albedo and normals.
+
+    Attributes:
+        prefilter: what is done to the guides first.
+        quality: size of the network.
+    """
+
+    prefilter: Prefilter = Prefilter.NONE
+    quality: DenoiserQuality = DenoiserQuality.HIGH
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Settings of Cycles.
+
+    Attributes:
+        name: how the quality is called in a manifest.
+        samples: paths a pixel, 1 or more.
+        adaptive_threshold: noise at which a pixel gets no more samples; None for the same samples everywhere.
+        light_tree: whether a lamp is chosen by its effect on the point, rather than by its power.
+        light_sampling: how the light of lamps is estimated.
+        denoiser: settings of the denoiser; None for none.
+    """
+
+    name: str
+    samples: int
+    adaptive_threshold: float | None = None
+    light_tree: bool = True
+    light_sampling: LightSampling = LightSampling.MULTIPLE_IMPORTANCE
+    denoiser: Denoiser | None = Denoiser()
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"quality {self.name}: expected 1 or more samples, not {self.samples}")
+        if self.adaptive_threshold is not None and not 0 < self.adaptive_threshold <= 1:
+            raise ValueError(f"quality {self.name}: expected a threshold in (0, 1], not {self.adaptive_threshold}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Quality":
+        """Return the quality that :meth:`to_json` wrote; ValueError if the data describe none."""
+        return from_plain(cls, dict(data))
+
+
+QUALITIES: Mapping[str, Quality] = MappingProxyType(
+    {
+        preset.name: preset
+        for preset in (
+            Quality("published", samples=512, light_tree=False, denoiser=Denoiser(Prefilter.ACCURATE)),
+            Quality("standard", samples=8),
+            Quality("draft", samples=2),
+        )
+    }
+)
+"""The presets.
+
+``published``: what the authors of 3DIdent set. ``standard``: the default. ``draft``: for a quick look.
+"""
+
+
+def quality(name: str) -> Quality:
+    """Return a preset by its name.
+
+    Raises:
+        ValueError: if there is none of that name.
+    """
+    if name not in QUALITIES:
+        raise ValueError(f"no quality {name!r}; there are {', '.join(QUALITIES)}")
+    return QUALITIES[name]
