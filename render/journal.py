@@ -1,0 +1,178 @@
+"""The pictures of an unfinished shard: a file that only grows, and that a kill at any moment leaves usable.
+
+The file is a sequence of frames: a header (row, positive or not, length), the bytes, and a checksum over both. A frame
+that was cut off in the middle, and whatever follows it, is dropped when the journal is opened again, and its picture
+is rendered again. The first frame says which settings the pictures were made with.
+"""
+
+import hashlib
+import os
+import struct
+import sys
+from collections.abc import Iterator, KeysView
+from pathlib import Path
+from typing import IO, NamedTuple
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Entry", "Journal", "JournalBusyError"]
+
+_MAGIC = b"3Did"
+_HEADER = struct.Struct("<4sqBI")
+_CHECKSUM_BYTES = 16
+
+
+class Entry(NamedTuple):
+    """One picture of a shard.
+
+    Attributes:
+        row: index within the split.
+        positive: whether it is the exact positive of that row.
+    """
+
+    row: int
+    positive: bool = False
+
+
+_SETTINGS = Entry(-1)
+
+
+class JournalBusyError(BlockingIOError):
+    """Another process of this machine has the journal open."""
+
+
+class Journal:
+    """The journal of one shard, open for appending by one process at a time.
+
+    The lock is that of the file, so it ends with the process, however that ends. Windows, and file systems without
+    locks, go without it: there two processes may render the same shard, and the pictures are the same.
+
+    Args:
+        path: the file; it and its folder are made where they are missing.
+        settings: a fingerprint of all that decides the pictures. A journal with another one is emptied.
+
+    Raises:
+        JournalBusyError: if another process has it open.
+    """
+
+    def __init__(self, path: Path, settings: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = _open_locked(path)
+        try:
+            self._places: dict[Entry, tuple[int, int]] = {}
+            self._end = 0
+            if not self._recover(settings.encode()):
+                self._cut(0)
+                self._places.clear()
+                self._write(_SETTINGS, settings.encode())
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def entries(self) -> KeysView[Entry]:
+        """The pictures that are there, whole."""
+        return self._places.keys()
+
+    def append(self, entry: Entry, picture: bytes) -> None:
+        """Add a picture.
+
+        Raises:
+            OSError: if it cannot be written, on a full disk say; the journal stays as it was.
+        """
+        self._places[entry] = self._write(entry, picture)
+
+    def picture(self, entry: Entry) -> bytes:
+        """Return a picture; KeyError if it is not there."""
+        start, length = self._places[entry]
+        self._file.seek(start)
+        return self._file.read(length)
+
+    def close(self) -> None:
+        """Close the file and release its lock."""
+        self._file.close()
+
+    def delete(self) -> None:
+        """Remove the file and close it."""
+        self.path.unlink(missing_ok=True)
+        self.close()
+
+    def _write(self, entry: Entry, payload: bytes) -> tuple[int, int]:
+        header = _HEADER.pack(_MAGIC, entry.row, entry.positive, len(payload))
+        start = self._end
+        try:
+            self._file.seek(start)
+            rest = memoryview(header + payload + _checksum(header, payload))
+            while rest:  # a disk that is filling up takes a part, and refuses the next
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._cut(start)
+            raise
+        self._end = self._file.tell()
+        return start + len(header), len(payload)
+
+    def _recover(self, settings: bytes) -> bool:
+        """Find the frames that are there; cut off what follows the last whole one."""
+        for entry, start, length in self._frames():
+            if entry == _SETTINGS:
+                self._file.seek(start)
+                if self._file.read(length) != settings:
+                    return False
+            elif self._end == 0:
+                return False
+            else:
+                self._places[entry] = (start, length)
+            self._end = start + length + _CHECKSUM_BYTES
+        self._cut(self._end)
+        return self._end > 0
+
+    def _frames(self) -> Iterator[tuple[Entry, int, int]]:
+        position, size = 0, os.fstat(self._file.fileno()).st_size
+        while True:
+            self._file.seek(position)
+            header = self._file.read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                return
+            magic, row, positive, length = _HEADER.unpack(header)
+            start = position + _HEADER.size
+            if magic != _MAGIC or start + length + _CHECKSUM_BYTES > size:
+                return
+            if _checksum(header, self._file.read(length)) != self._file.read(_CHECKSUM_BYTES):
+                return
+            yield Entry(row, bool(positive)), start, length
+            position = start + length + _CHECKSUM_BYTES
+
+    def _cut(self, end: int) -> None:
+        self._file.truncate(end)
+        self._end = end
+
+
+def _checksum(header: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(header + payload, digest_size=_CHECKSUM_BYTES).digest()
+
+
+def _open_locked(path: Path) -> IO[bytes]:
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+        try:
+            _lock(file, path)
+        except BaseException:
+            file.close()
+            raise
+        # Whoever had the lock may have deleted the file meanwhile: then this is the lock of a file without a name.
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+        file.close()
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalBusyError(error.errno, "another process is rendering this shard", str(path)) from error
+    except OSError:
+        return  # no locks on this file system
