@@ -1,0 +1,200 @@
+"""The dataset card: a README.md that Hugging Face `datasets` takes the layout from, and that people read."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from ident3d.factors import Factors
+from ident3d.storage.atomic import write_text
+from ident3d.storage.manifest import Manifest
+from ident3d.storage.native import DATA_FOLDER, native_splits
+
+__all__ = ["CARD_NAME", "card", "write_card"]
+
+CARD_NAME = "README.md"
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_LARGEST_SIZE = "1M<n<10M"
+
+_HEADER = """\
+---
+pretty_name: 3DIdent
+license: {licence}
+size_categories:
+- {size}
+task_categories:
+- image-feature-extraction
+tags:
+- 3dident
+- identifiability
+- disentanglement
+- contrastive-learning
+- nonlinear-ica
+configs:
+- config_name: default
+  data_files:{files}
+dataset_info:
+  features:
+{features}
+---
+"""
+
+_FEATURES = """\
+  - name: index
+    dtype: int64
+  - name: image{suffix}
+    dtype: image
+  - name: latents{suffix}
+    list: float32
+    length: {width}"""
+
+_INTRODUCTION = """\
+# 3DIdent
+
+Pictures of a teapot over a coloured ground, each with the {width} latents that it was rendered from, to test whether an
+encoder finds the factors that made a picture. The latents are raw: every factor lies in [-1, 1] and maps linearly to
+its physical range below.{positives}
+
+{progress}
+"""
+
+_POSITIVES = """
+Every row also holds an exact positive: `image_pos`, rendered at `latents_pos`, drawn from `{conditional}` around
+`latents`."""
+
+_READING = """\
+## Reading it
+
+```python
+from datasets import load_dataset
+
+row = load_dataset("path/to/this/folder", split="{split}")[0]
+row["image"], row["latents"]
+```
+
+or, with pairs, metrics and a fast reader, through ident3d:
+
+```python
+import ident3d
+
+image, latents = ident3d.ThreeDIdent("path/to/this/folder", split="{split}")[0]
+```
+"""
+
+_HUES = {
+    "wrapped": """\
+Hues are wrapped into [0, 1) before they become colours, so that every hue angle has a colour of its own. The pictures
+that the authors of 3DIdent published use another map: do not mix the two.""",
+    "published": """\
+Hues become colours by the map of the published pictures, which leaves the gamut for negative angles: in about half of
+the range of the object's hue its colour stays the same, so that this factor cannot be recovered there from the object.
+Use this map to extend the published dataset.""",
+}
+_UNKNOWN_HUES = """\
+It is not recorded how hue angles became colours. In the pictures that the authors of 3DIdent published, negative angles
+leave the gamut: in about half of the range of the object's hue its colour stays the same, so that this factor cannot be
+recovered there from the object."""
+
+_CITATION = """\
+## Citation
+
+```bibtex
+@inproceedings{zimmermann2021contrastive,
+  title     = {Contrastive Learning Inverts the Data Generating Process},
+  author    = {Zimmermann, Roland S. and Sharma, Yash and Schneider, Steffen and Bethge, Matthias and Brendel, Wieland},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2021}
+}
+```
+"""
+
+
+def write_card(root: Path, manifest: Manifest, licence: str = "mit") -> None:
+    """Write the card of the dataset in ``root`` over the splits that are there.
+
+    Args:
+        root: the dataset's folder, in the native layout.
+        manifest: its manifest.
+        licence: the licence as Hugging Face spells it; "other" for pictures that come from elsewhere.
+    """
+    write_text(root / CARD_NAME, card(manifest, native_splits(root), licence))
+
+
+def card(manifest: Manifest, splits: list[str], licence: str = "mit") -> str:
+    """Return the text of a dataset card.
+
+    Args:
+        manifest: the dataset's manifest.
+        splits: the splits of which at least one shard is there; `datasets` refuses a card that names a file which is
+            not there.
+        licence: the licence as Hugging Face spells it.
+    """
+    positives = "" if manifest.pairs is None else _POSITIVES.format(conditional=manifest.pairs)
+    introduction = _INTRODUCTION.format(width=len(manifest.factors), positives=positives, progress=_progress(manifest))
+    hue_map = str(manifest.render.get("hue_map"))
+    return "\n".join(
+        (
+            _header(manifest, splits, licence),
+            introduction,
+            _READING.format(split=splits[0] if splits else "train"),
+            _factors(manifest.factors),
+            _settings(manifest),
+            f"## Hues\n\n{_HUES.get(hue_map, _UNKNOWN_HUES)}\n",
+            _CITATION,
+        )
+    )
+
+
+def _header(manifest: Manifest, splits: list[str], licence: str) -> str:
+    planned = sum(manifest.splits.values())
+    files = [f"\n  - split: {split}\n    path: {DATA_FOLDER}/{split}-*.parquet" for split in splits]
+    first = _FEATURES.format(suffix="", width=len(manifest.factors))
+    second = _FEATURES.format(suffix="_pos", width=len(manifest.factors)).split("\n", 2)[2]
+    return _HEADER.format(
+        licence=json.dumps(licence),  # a string of JSON is one of YAML
+        size=next((name for below, name in _SIZES if planned < below), _LARGEST_SIZE),
+        files="".join(files) or " []",
+        features=first if manifest.pairs is None else f"{first}\n{second}",
+    )
+
+
+def _progress(manifest: Manifest) -> str:
+    there = Counter({split: 0 for split in manifest.splits})
+    for record in manifest.shards:
+        there[record.split] += record.rows
+    size = f"{manifest.resolution}x{manifest.resolution} pixels, RGB."
+    if manifest.is_complete:
+        return f"Pictures: {', '.join(f'{count:,} {split}' for split, count in manifest.splits.items())}; {size}"
+    counts = ", ".join(f"{there[split]:,} of {count:,} {split}" for split, count in manifest.splits.items())
+    return f"Pictures: {counts}; {size} The dataset is not complete; what is there can be used."
+
+
+def _factors(factors: Factors) -> str:
+    rows = [
+        f"| {column} | `{factor.name}` | {factor.group} | {factor.low:.6g} | {factor.high:.6g} | {factor.unit} |"
+        for column, factor in enumerate(factors)
+    ]
+    head = "| column | factor | group | physical value at -1 | at 1 | unit |\n|---|---|---|---|---|---|"
+    units = "`bu` are Blender units. Colours are hues on a circle; an angle of 2 pi is one turn."
+    return "\n".join(("## Factors\n", head, *rows, "", units, ""))
+
+
+def _settings(manifest: Manifest) -> str:
+    quality = manifest.render.get("quality", {})
+    if manifest.latents == "uniform":
+        latents = "uniform in [-1, 1], by seed, split and row"
+    else:
+        latents = f"given for the split train (SHA-256 {manifest.latents}); uniform in any other"
+    made_by = sorted({", ".join(f"{key} {value}" for key, value in r.made_by.items()) for r in manifest.shards} - {""})
+    settings = {
+        "seed": manifest.seed,
+        "latents": latents,
+        "exact positives": manifest.pairs,
+        "hue map": manifest.render.get("hue_map"),
+        "quality": ", ".join(f"{key} {value}" for key, value in quality.items() if not isinstance(value, dict)) or None,
+        "Blender": manifest.render.get("blender"),
+        "made by": "; ".join(made_by) or None,
+    }
+    rows = [f"| {name} | {value} |" for name, value in settings.items() if value is not None]
+    closing = "`manifest.json` holds every setting in full, and a SHA-256 of each file: `ident3d verify` checks them."
+    return "\n".join(("## Provenance\n", "| setting | value |\n|---|---|", *rows, "", closing, ""))
