@@ -159,7 +159,7 @@ def _header(manifest: Manifest, splits: list[str], licence: str) -> str:
 
 
 def _progress(manifest: Manifest) -> str:
-    there = Counter({split: 0 for split in manifest.splits})
+    there = Counter(dict.fromkeys(manifest.splits, 0))
     for record in manifest.shards:
         there[record.split] += record.rows
     size = f"{manifest.resolution}x{manifest.resolution} pixels, RGB."
