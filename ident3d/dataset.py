@@ -1,5 +1,6 @@
 """The dataset class: pictures and latents of one split."""
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from torch.utils.data import Dataset
 
 from ident3d.factors import Factors
 from ident3d.storage.layouts import open_split
+from ident3d.storage.manifest import Manifest
+from ident3d.storage.split import StoredSplit
 
 __all__ = ["ThreeDIdent"]
 
@@ -64,16 +67,25 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
             from ident3d.download import download_published
 
             download_published(Path(root), splits=(split,))
-        self._stored = open_split(root, split)
-        self.root = self._stored.root
-        self.split = split
         self.transform = transform
-        self.latents = torch.from_numpy(self._stored.latents)
-        positives = self._stored.latents_pos
-        self.latents_pos = None if positives is None else torch.from_numpy(positives)
-        self.ids: npt.NDArray[np.int64] = self._stored.ids
-        self.factors: Factors = self._stored.factors
-        self.layout: str = self._stored.layout
+        self._show(open_split(root, split))
+
+    def _show(self, stored: StoredSplit) -> None:
+        self._stored = stored
+        self.root = stored.root
+        self.split = stored.split
+        self.latents = torch.from_numpy(stored.latents)
+        self.latents_pos = None if stored.latents_pos is None else torch.from_numpy(stored.latents_pos)
+        self.ids: npt.NDArray[np.int64] = stored.ids
+        self.factors: Factors = stored.factors
+        self.layout: str = stored.layout
+
+    def __getstate__(self) -> tuple[StoredSplit, Callable[[Image.Image], Any] | None]:
+        return self._stored, self.transform  # the tensors share the memory of its arrays
+
+    def __setstate__(self, state: tuple[StoredSplit, Callable[[Image.Image], Any] | None]) -> None:
+        stored, self.transform = state
+        self._show(stored)
 
     def __len__(self) -> int:
         return len(self.latents)
@@ -98,19 +110,36 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
 
         Raises:
             IndexError: if a row is out of range.
+            TypeError: if rows are no integers.
             DatasetError: if a picture cannot be decoded, or there are no exact positives.
         """
-        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
-        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
-            raise IndexError(f"rows {wanted.min()} to {wanted.max()} asked of a dataset of {len(self)} pictures")
+        asked = np.asarray(rows).reshape(-1)
+        if not asked.size:
+            return torch.empty((0, *self._stored.pixels(0).shape), dtype=torch.uint8)
+        if asked.dtype.kind not in "iu":
+            raise TypeError(f"rows are integers, not {asked.dtype}")
+        if not (asked.min() >= 0 and asked.max() < len(self)):
+            raise IndexError(f"rows {asked.min()} to {asked.max()} asked of a dataset of {len(self)} pictures")
+        wanted = asked.astype(np.int64, copy=False)
         return torch.from_numpy(self._stored.batch(wanted, positive=positive))
 
     def encoded(self, index: int) -> bytes:
         """Return the picture of a row as the bytes of an image file."""
         return self._stored.encoded(self._row(index))
 
+    @property
+    def provenance(self) -> Manifest:
+        """How the dataset was made: its manifest, or what can be told where it has none."""
+        return self._stored.provenance()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides what the split shows, the same in every layout; scores carry it."""
+        return self._stored.fingerprint()
+
     def _row(self, index: int) -> int:
-        row = index + len(self) if index < 0 else index
+        given = operator.index(index)
+        row = given + len(self) if given < 0 else given
         if not 0 <= row < len(self):
             raise IndexError(f"index {index} of a dataset of {len(self)} pictures")
         return row

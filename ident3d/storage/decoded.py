@@ -1,5 +1,8 @@
 """The decoded cache: pictures as one uint8 memory map a split, for training that decoding would slow down."""
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,67 +10,128 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.errors import DatasetError
-from ident3d.factors import FACTORS, Factors
-from ident3d.storage.manifest import MANIFEST_NAME, Manifest
-from ident3d.storage.split import encode_png, no_positives
+from ident3d.latents import check_finite
+from ident3d.storage.atomic import write_text
+from ident3d.storage.manifest import Manifest
+from ident3d.storage.signature import source_signature
+from ident3d.storage.split import StoredSplit, encode_png
 
-__all__ = ["DecodedSplit", "array_path", "decoded_splits"]
+__all__ = ["CACHE_FOLDER", "CacheRecord", "DecodedSplit", "array_path", "decoded_splits"]
+
+CACHE_FOLDER = "decoded"
+_RECORD = "cache.json"
+_SCHEMA_VERSION = 1
 
 
-def array_path(root: Path, split: str, array: str) -> Path:
-    """Return where an array of a split lies: "pixels", "latents", "ids", "pixels_pos" or "latents_pos"."""
-    return root / "decoded" / f"{split}-{array}.npy"
+def array_path(folder: Path, split: str, array: str) -> Path:
+    """Return where an array of a cache lies: "pixels", "latents", "ids", "pixels_pos" or "latents_pos"."""
+    return folder / f"{split}-{array}.npy"
 
 
 def decoded_splits(root: Path) -> list[str]:
     """Return the splits that are there as decoded caches."""
-    files = (root / "decoded").glob("*-pixels.npy")
+    files = (root / CACHE_FOLDER).glob("*-pixels.npy")
     return sorted((file.name.removesuffix("-pixels.npy") for file in files), reverse=True)
 
 
-class DecodedSplit:
-    """One split as a decoded cache; see :class:`~ident3d.storage.split.StoredSplit`.
+@dataclass(frozen=True)
+class CacheRecord:
+    """What a decoded cache was made from.
 
-    The pictures stay on disk and are shared, through the page cache, by all processes that map them.
+    Attributes:
+        manifest: the manifest of the dataset that was decoded, or what could be told of it.
+        signatures: of each split, the signature of the files that it was decoded from.
+    """
+
+    manifest: Manifest
+    signatures: Mapping[str, str]
+
+    def write(self, folder: Path) -> None:
+        """Write the record into the folder of the cache."""
+        data = {
+            "schema_version": _SCHEMA_VERSION,
+            "manifest": self.manifest.to_json(),
+            "signatures": dict(self.signatures),
+        }
+        write_text(folder / _RECORD, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> "CacheRecord":
+        """Read the record of a cache.
+
+        Raises:
+            DatasetError: if it is missing, damaged, or of another schema version.
+        """
+        path = folder / _RECORD
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            version, record = data["schema_version"], cls(Manifest.from_json(data["manifest"]), data["signatures"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, DatasetError) as error:
+            raise DatasetError(
+                f"{path} cannot be read ({error}): remove {folder}, and convert the dataset again"
+            ) from error
+        if version != _SCHEMA_VERSION:
+            raise DatasetError(f"{path} has schema version {version}; this ident3d reads {_SCHEMA_VERSION}")
+        return record
+
+
+class DecodedSplit(StoredSplit):
+    """One split as a decoded cache.
+
+    All arrays stay on disk and are shared, through the page cache, by the processes that map them.
 
     Args:
         root: the dataset's folder.
         split: name of the split.
 
     Raises:
-        DatasetError: if an array is missing or damaged, or the arrays disagree in length.
+        DatasetError: if an array is missing or damaged, the arrays disagree in length, or the shards that lie beside
+            the cache are no longer those that it was made from.
     """
 
     layout = "decoded"
 
     def __init__(self, root: Path, split: str) -> None:
+        self._open(root, split)
+        signature = source_signature(root, split)
+        if signature is not None and signature != CacheRecord.read(root / CACHE_FOLDER).signatures.get(split):
+            raise DatasetError(
+                f"the decoded cache of the split {split!r} was not made from what lies beside it in {root} now: make "
+                f"it again (ident3d convert {root} {root} --to decoded), or remove {root / CACHE_FOLDER}"
+            )
+        try:
+            check_finite(self.latents, f"{root}, {split}: latents", self.factors.names)
+        except ValueError as error:
+            raise DatasetError(f"{error}; convert the dataset again") from error
+
+    def _open(self, root: Path, split: str) -> None:
         self.root = root
         self.split = split
-        self.manifest = Manifest.read(root) if (root / MANIFEST_NAME).exists() else None
-        self.factors: Factors = FACTORS if self.manifest is None else self.manifest.factors
-        self.ids: npt.NDArray[np.int64] = self._load("ids")
-        self.latents: npt.NDArray[np.float32] = self._load("latents")
-        self._pixels: npt.NDArray[np.uint8] = self._load("pixels", mapped=True)
-        self.latents_pos: npt.NDArray[np.float32] | None = None
+        self.manifest = CacheRecord.read(root / CACHE_FOLDER).manifest
+        self.factors = self.manifest.factors
+        self.ids = self._load("ids")
+        self.latents = self._load("latents")
+        self._pixels: npt.NDArray[np.uint8] = self._load("pixels", writable=False)
+        self.latents_pos = None
         self._pixels_pos: npt.NDArray[np.uint8] | None = None
-        if array_path(root, split, "pixels_pos").exists():
+        if array_path(root / CACHE_FOLDER, split, "pixels_pos").exists():
             self.latents_pos = self._load("latents_pos")
-            self._pixels_pos = self._load("pixels_pos", mapped=True)
-        if not len(self.ids) == len(self.latents) == len(self._pixels):
-            raise DatasetError(
-                f"{root}, {split}: {len(self._pixels)} pictures, {len(self.latents)} rows of latents and "
-                f"{len(self.ids)} ids; convert it again"
-            )
+            self._pixels_pos = self._load("pixels_pos", writable=False)
+        self._check_shapes()
 
     def __getstate__(self) -> tuple[Path, str]:
         return self.root, self.split  # a memory map would be pickled as a copy of all pictures
 
     def __setstate__(self, state: tuple[Path, str]) -> None:
-        self.__init__(*state)  # type: ignore[misc]  # opening it again is what unpickling means here
+        self._open(*state)
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
         """Return the picture of a row as PNG."""
         return encode_png(self.pixels(row, positive=positive))
+
+    def place(self, row: int) -> str:
+        """Return where the picture of a row is, for messages."""
+        return f"{array_path(self.root / CACHE_FOLDER, self.split, 'pixels')}, row {row},"
 
     def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
         """Return the (H, W, 3) uint8 picture of a row, a view of the memory map."""
@@ -78,16 +142,29 @@ class DecodedSplit:
         """Return (B, H, W, 3) uint8: a copy of the pictures of the given rows."""
         return self._mapped(positive=positive)[rows]
 
+    def _check_shapes(self) -> None:
+        where = f"{self.root / CACHE_FOLDER}, {self.split}"
+        if not len(self.ids) == len(self.latents) == len(self._pixels):
+            raise DatasetError(
+                f"{where}: {len(self._pixels)} pictures, {len(self.latents)} rows of latents and {len(self.ids)} ids; "
+                "convert the dataset again"
+            )
+        if self._pixels.dtype != np.uint8 or self._pixels.shape[3:] != (3,):
+            raise DatasetError(f"{where}: expected (N, H, W, 3) uint8, not {self._pixels.shape} {self._pixels.dtype}")
+        if self.latents.shape[1:] != (len(self.factors),):
+            raise DatasetError(f"{where}: latents of shape {self.latents.shape} for {len(self.factors)} factors")
+
     def _mapped(self, *, positive: bool) -> npt.NDArray[np.uint8]:
         source = self._pixels_pos if positive else self._pixels
         if source is None:
-            raise no_positives(self.root, self.split)
+            raise self._positives_missing()
         return source
 
-    def _load(self, array: str, *, mapped: bool = False) -> npt.NDArray[Any]:
-        path = array_path(self.root, self.split, array)
+    def _load(self, array: str, *, writable: bool = True) -> npt.NDArray[Any]:
+        path = array_path(self.root / CACHE_FOLDER, self.split, array)
         try:
-            loaded: npt.NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+            # Copy-on-write, because torch warns of read-only arrays; what is written stays in this process. Not for
+            # the pictures: a system may refuse a writable map that is larger than its memory.
+            return np.asarray(np.load(path, mmap_mode="c" if writable else "r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
-            raise DatasetError(f"{path} cannot be read ({error}); convert it again") from error
-        return loaded
+            raise DatasetError(f"{path} cannot be read ({error}); convert the dataset again") from error

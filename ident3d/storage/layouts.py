@@ -1,6 +1,6 @@
 """Which layout a folder has: detected, not asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ident3d.errors import DatasetError
@@ -9,16 +9,17 @@ from ident3d.storage.native import NativeSplit, native_splits
 from ident3d.storage.published import PublishedSplit, published_splits
 from ident3d.storage.split import StoredSplit
 
-__all__ = ["SAMPLE", "open_split", "resolve_root", "splits_of"]
+__all__ = ["LAYOUTS", "SAMPLE", "open_split", "resolve_root", "splits_of"]
 
 SAMPLE = "sample"
 """The root that stands for the small dataset inside the package."""
 
-_LAYOUTS: tuple[tuple[Callable[[Path], list[str]], Callable[[Path, str], StoredSplit]], ...] = (
-    (decoded_splits, DecodedSplit),  # first: where a cache lies beside the shards, it is the fast one
-    (native_splits, NativeSplit),
-    (published_splits, PublishedSplit),
-)
+LAYOUTS: Mapping[str, tuple[Callable[[Path], list[str]], Callable[[Path, str], StoredSplit]]] = {
+    "decoded": (decoded_splits, DecodedSplit),  # first: where a cache lies beside the shards, it is the fast one
+    "native": (native_splits, NativeSplit),
+    "published": (published_splits, PublishedSplit),
+}
+"""How to find the splits of each layout in a folder, and to open one; in the order in which they are preferred."""
 
 
 def resolve_root(root: str | Path) -> Path:
@@ -40,7 +41,7 @@ def resolve_root(root: str | Path) -> Path:
 
 def splits_of(root: Path) -> list[str]:
     """Return the splits of a folder, whatever its layout; empty where it holds no dataset."""
-    return list(dict.fromkeys(split for splits, _ in _LAYOUTS for split in splits(root)))
+    return list(dict.fromkeys(split for splits, _ in LAYOUTS.values() for split in splits(root)))
 
 
 def open_split(root: str | Path, split: str) -> StoredSplit:
@@ -56,12 +57,13 @@ def open_split(root: str | Path, split: str) -> StoredSplit:
         ValueError: if it has no such split; the message says which it has.
     """
     folder = resolve_root(root)
-    for splits, layout in _LAYOUTS:
+    for splits, layout in LAYOUTS.values():
         if split in splits(folder):
             return layout(folder, split)
     there = splits_of(folder)
     if not there:
         raise DatasetError(
-            f"{folder} holds no dataset: expected data/*.parquet, or raw_latents.npy and images/ in a folder a split"
+            f"{folder} holds no dataset: expected data/*.parquet, or raw_latents.npy and images/ in a folder for each "
+            "split (train/, test/)"
         )
     raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(there)}")

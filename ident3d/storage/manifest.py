@@ -53,7 +53,8 @@ class Manifest:
         resolution: pictures are resolution x resolution pixels.
         factors: what the columns of the latents are.
         seed: seed of the latents and of the renderer's sampling; None where it is not known.
-        latents: "uniform" for latents that follow from the seed, else the SHA-256 of the given array.
+        latents: "uniform" for latents that follow from the seed, else the SHA-256 of the given array, by split where
+            the splits have an array each.
         pairs: text of the conditional that exact positive pairs were drawn from; None where there are none.
         render: how pictures are made, as plain data: hue map, quality, Blender series, the world that was
             rendered. Empty where it is not known.
@@ -66,7 +67,7 @@ class Manifest:
     resolution: int
     factors: Factors = FACTORS
     seed: int | None = None
-    latents: str = "uniform"
+    latents: str | Mapping[str, str] = "uniform"
     pairs: str | None = None
     render: Mapping[str, Any] = field(default_factory=dict)
     shards: tuple[ShardRecord, ...] = ()
@@ -102,6 +103,8 @@ class Manifest:
         It leaves out the other splits and the division into shards, and the pixels of one machine.
         """
         identity = self.settings | {"splits": {split: self.splits[split]}}
+        if isinstance(self.latents, Mapping):
+            identity["latents"] = self.latents[split]
         del identity["rows_per_shard"]
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()

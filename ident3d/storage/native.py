@@ -4,15 +4,14 @@ import re
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ident3d.errors import DatasetError
-from ident3d.factors import FACTORS, Factors
-from ident3d.storage.manifest import MANIFEST_NAME, Manifest
+from ident3d.factors import FACTORS
+from ident3d.storage.manifest import MANIFEST_NAME, Manifest, shard_name
 from ident3d.storage.shard import ShardReader
-from ident3d.storage.split import decode, no_positives, stack
+from ident3d.storage.split import StoredSplit, checked_latents
 
-__all__ = ["DATA_FOLDER", "NativeSplit", "native_splits"]
+__all__ = ["DATA_FOLDER", "NativeSplit", "native_splits", "shard_paths"]
 
 DATA_FOLDER = "data"
 _SHARD = re.compile(r"(?P<split>\w+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
@@ -24,8 +23,13 @@ def native_splits(root: Path) -> list[str]:
     return sorted({match["split"] for match in matches if match}, reverse=True)
 
 
-class NativeSplit:
-    """One split in the native layout; see :class:`~ident3d.storage.split.StoredSplit`.
+def shard_paths(root: Path, split: str) -> list[Path]:
+    """Return the shards of a split that are there, in order."""
+    return sorted((root / DATA_FOLDER).glob(f"{split}-?????-of-?????.parquet"))
+
+
+class NativeSplit(StoredSplit):
+    """One split in the native layout.
 
     A dataset that is still being rendered is read as far as it is there.
 
@@ -34,7 +38,8 @@ class NativeSplit:
         split: name of the split.
 
     Raises:
-        DatasetError: if a shard is damaged, or latents and factors disagree.
+        DatasetError: if a shard is damaged or missing, shards and manifest disagree, or latents are not what the
+            factors say.
     """
 
     layout = "native"
@@ -43,20 +48,22 @@ class NativeSplit:
         self.root = root
         self.split = split
         self.manifest = Manifest.read(root) if (root / MANIFEST_NAME).exists() else None
-        self._paths = sorted((root / DATA_FOLDER).glob(f"{split}-?????-of-?????.parquet"))
+        self.factors = FACTORS if self.manifest is None else self.manifest.factors
+        self._paths = shard_paths(root, split)
+        self._check_names()
         self._readers: dict[int, ShardReader] = {}
         readers = [self._reader(k) for k in range(len(self._paths))]
+        self._check_rows(readers)
         self._ends = np.cumsum([reader.rows for reader in readers])
-        self.ids: npt.NDArray[np.int64] = np.concatenate([reader.index() for reader in readers])
-        self.latents: npt.NDArray[np.float32] = np.concatenate([reader.latents() for reader in readers])
-        self.latents_pos: npt.NDArray[np.float32] | None = None
+        self.ids = np.concatenate([reader.index() for reader in readers])
+        where = f"{root}, {split}"
+        self.latents = checked_latents(np.concatenate([r.latents() for r in readers]), self.factors, where)
+        self.latents_pos = None
         if all(reader.has_pairs for reader in readers):
-            self.latents_pos = np.concatenate([reader.latents(positive=True) for reader in readers])
-        self.factors: Factors = FACTORS if self.manifest is None else self.manifest.factors
-        if self.latents.shape[1] != len(self.factors):
-            raise DatasetError(
-                f"{root}: the latents have {self.latents.shape[1]} columns, its factors are {len(self.factors)}"
-            )
+            positives = np.concatenate([reader.latents(positive=True) for reader in readers])
+            self.latents_pos = checked_latents(positives, self.factors, f"{where}, exact positives")
+        elif any(reader.has_pairs for reader in readers):
+            raise DatasetError(f"{where}: some shards hold exact positives and some do not; render it again")
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_readers": {}}  # open files stay in their process
@@ -64,21 +71,61 @@ class NativeSplit:
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
         """Return the encoded picture of a row, as it is stored."""
         if positive and self.latents_pos is None:
-            raise no_positives(self.root, self.split)
-        shard = int(np.searchsorted(self._ends, row, side="right"))
-        first = 0 if shard == 0 else int(self._ends[shard - 1])
+            raise self._positives_missing()
+        shard, first = self._shard_of(row)
         return self._reader(shard).picture(row - first, positive=positive)
 
-    def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (H, W, 3) uint8 picture of a row."""
-        return decode(self.encoded(row, positive=positive), f"{self.root}, {self.split}, row {row}")
+    def place(self, row: int) -> str:
+        """Return where the picture of a row is, for messages."""
+        shard, first = self._shard_of(row)
+        return f"{self._paths[shard]}, row {row - first},"
 
-    def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (B, H, W, 3) uint8 pictures of the given rows."""
-        return stack((self.pixels(int(row), positive=positive) for row in rows), f"{self.root}, {self.split}")
+    def _shard_of(self, row: int) -> tuple[int, int]:
+        """Return the shard that holds a row, and the row that it begins with."""
+        shard = int(np.searchsorted(self._ends, row, side="right"))
+        return shard, 0 if shard == 0 else int(self._ends[shard - 1])
 
     def _reader(self, shard: int) -> ShardReader:
         reader = self._readers.get(shard)
         if reader is None:
             reader = self._readers[shard] = ShardReader(self._paths[shard])
         return reader
+
+    def _check_names(self) -> None:
+        """Raise DatasetError unless the shards that are there belong together."""
+        there = [path.name for path in self._paths]
+        if not there:
+            raise DatasetError(f"{self.root} holds no shard of the split {self.split!r}")
+        if self.manifest is None:
+            total = int(there[0][-len("00001.parquet") : -len(".parquet")])
+            planned = [shard_name(self.split, k, total) for k in range(total)]
+            needed = planned  # nothing says that it is still being rendered
+        elif self.split in self.manifest.splits:
+            planned = [name for name, _ in self.manifest.planned(self.split)]
+            needed = [record.name for record in self.manifest.shards if record.split == self.split]
+        else:
+            raise DatasetError(
+                f"{self.root} holds shards of the split {self.split!r}, but its manifest knows only "
+                f"{', '.join(self.manifest.splits)}"
+            )
+        foreign, missing = sorted(set(there) - set(planned)), sorted(set(needed) - set(there))
+        if foreign:
+            raise DatasetError(
+                f"{self.root / DATA_FOLDER}: {foreign[0]} does not belong to the {len(planned)} shards of the split "
+                f"{self.split!r}; two datasets may have been mixed ({len(foreign)} such files)"
+            )
+        if missing:
+            raise DatasetError(
+                f"{self.root / DATA_FOLDER}: {missing[0]} is missing; {len(there)} of {len(needed)} finished shards of "
+                f"the split {self.split!r} are there: fetch or render it again"
+            )
+
+    def _check_rows(self, readers: list[ShardReader]) -> None:
+        """Raise DatasetError where a shard holds another number of rows than the manifest says."""
+        recorded = {} if self.manifest is None else {record.name: record.rows for record in self.manifest.shards}
+        for path, reader in zip(self._paths, readers, strict=True):
+            expected = recorded.get(path.name, reader.rows)
+            if reader.rows != expected:
+                raise DatasetError(
+                    f"{path} holds {reader.rows} rows, but the manifest says {expected}; fetch or render it again"
+                )

@@ -1,55 +1,69 @@
 """The layout of the published archives: ``raw_latents.npy`` beside ``images/NNNNNN.png``, a folder a split."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
-from ident3d.latents import check_latents
-from ident3d.storage.split import decode, no_positives, stack
+from ident3d.storage.manifest import MANIFEST_NAME, Manifest
+from ident3d.storage.split import StoredSplit, checked_latents
 
-__all__ = ["IMAGES_FOLDER", "RAW_LATENTS", "PublishedSplit", "image_name", "published_folder", "published_splits"]
+__all__ = [
+    "IMAGES_FOLDER",
+    "PHYSICAL_LATENTS",
+    "RAW_LATENTS",
+    "PublishedSplit",
+    "image_name",
+    "published_folder",
+    "published_splits",
+]
 
 RAW_LATENTS = "raw_latents.npy"
+PHYSICAL_LATENTS = "latents.npy"
 IMAGES_FOLDER = "images"
 _NESTED = "3dident"  # the folder inside the published archives
+_SUFFIX = ".png"
 
 
 def image_name(index: int, count: int) -> str:
     """Return the file name of a picture: the index, padded to ceil(log10(count)) digits."""
-    digits = max(1, len(str(count - 1)))
-    return f"{index:0{digits}d}.png"
+    return f"{index:0{len(str(max(count - 1, 0)))}d}{_SUFFIX}"
 
 
 def published_folder(root: Path, split: str) -> Path | None:
     """Return the folder of a split in the published layout, or None where there is none."""
-    for folder in (root / split, root / _NESTED / split):
-        if (folder / RAW_LATENTS).is_file() and (folder / IMAGES_FOLDER).is_dir():
-            return folder
-    return None
+    return next((folder for folder in (root / split, root / _NESTED / split) if _is_split(folder)), None)
 
 
 def published_splits(root: Path) -> list[str]:
     """Return the splits that are there in the published layout."""
-    return [split for split in ("train", "test") if published_folder(root, split) is not None]
+    folders = (folder for parent in (root, root / _NESTED) if parent.is_dir() for folder in parent.iterdir())
+    return sorted({folder.name for folder in folders if _is_split(folder)}, reverse=True)
 
 
-class PublishedSplit:
-    """One split in the published layout; see :class:`~ident3d.storage.split.StoredSplit`.
+def _is_split(folder: Path) -> bool:
+    return not folder.name.startswith(".") and (folder / RAW_LATENTS).is_file() and (folder / IMAGES_FOLDER).is_dir()
+
+
+class PublishedSplit(StoredSplit):
+    """One split in the published layout.
+
+    A manifest beside the splits says how the pictures were made. The published archives have none: theirs are the
+    ten factors of 3DIdent, rendered with the hue map "published".
 
     Args:
         root: the folder that holds ``train/`` and ``test/``, or ``3dident/`` with both.
         split: name of the split.
 
     Raises:
-        DatasetError: if pictures and latents differ in number, or the latents are damaged.
+        DatasetError: if pictures, latents and manifest differ in number, or the latents are damaged.
     """
 
     layout = "published"
-    factors = FACTORS
-    latents_pos: npt.NDArray[np.float32] | None = None
 
     def __init__(self, root: Path, split: str) -> None:
         folder = published_folder(root, split)
@@ -57,34 +71,62 @@ class PublishedSplit:
             raise FileNotFoundError(f"{root} holds no split {split!r} in the published layout")
         self.root = root
         self.split = split
-        path = folder / RAW_LATENTS
-        try:
-            self.latents = check_latents(np.load(path, allow_pickle=False))
-        except (ValueError, EOFError) as error:
-            raise DatasetError(f"{path}: {error}") from error
+        self.manifest = Manifest.read(root) if (root / MANIFEST_NAME).exists() else None
+        self.factors = FACTORS if self.manifest is None else self.manifest.factors
+        self.latents_pos = None
+        self.latents = _latents(folder / RAW_LATENTS, self)
+        self.ids = np.arange(len(self.latents))
         self._images = folder / IMAGES_FOLDER
-        found = sum(1 for file in self._images.iterdir() if file.suffix == ".png")
-        if found != len(self.latents):
+        self._digits = self._check_images()
+        planned = len(self.latents) if self.manifest is None else self.manifest.splits.get(split)
+        if planned != len(self.latents):
             raise DatasetError(
-                f"{folder}: {found} pictures in {IMAGES_FOLDER}/ but {len(self.latents)} rows of latents"
+                f"{folder} holds {len(self.latents)} rows, but {root / MANIFEST_NAME} says {planned or 'no such split'}"
             )
-        self.ids: npt.NDArray[np.int64] = np.arange(len(self.latents))
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
         """Return the encoded picture of a row, as it is stored."""
         if positive:
-            raise no_positives(self.root, self.split)
-        path = self._images / image_name(row, len(self.latents))
+            raise self._positives_missing()
         try:
-            return path.read_bytes()
+            return self._path(row).read_bytes()
         except FileNotFoundError as error:
-            raise DatasetError(f"{path} is missing; fetch the archive again") from error
+            raise DatasetError(f"{self._path(row)} is missing; fetch the archive again") from error
 
-    def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (H, W, 3) uint8 picture of a row."""
-        name = image_name(row, len(self.latents))
-        return decode(self.encoded(row, positive=positive), f"{self._images / name}")
+    def place(self, row: int) -> str:
+        """Return where the picture of a row is, for messages."""
+        return str(self._path(row))
 
-    def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (B, H, W, 3) uint8 pictures of the given rows."""
-        return stack((self.pixels(int(row), positive=positive) for row in rows), f"{self.root}, {self.split}")
+    def _path(self, row: int) -> Path:
+        return self._images / f"{row:0{self._digits}d}{_SUFFIX}"
+
+    def _render(self) -> Mapping[str, Any]:
+        return {"hue_map": "published"}
+
+    def _check_images(self) -> int:
+        """Return the number of digits of the pictures' names; DatasetError unless they are 0 to N - 1.
+
+        Names are matched to rows by their number, never by the order of a listing.
+        """
+        stems = {file.stem for file in self._images.iterdir() if file.suffix == _SUFFIX}
+        count = len(self.latents)
+        if len(stems) != count:
+            raise DatasetError(f"{len(stems)} pictures in {self._images} but {count} rows of latents")
+        digits = len(next(iter(stems), "0"))
+        missing = next((row for row in range(count) if f"{row:0{digits}d}" not in stems), None)
+        if missing is not None:
+            raise DatasetError(
+                f"{self._images / image_name(missing, count)} is missing, though there are {count} pictures; they are "
+                "named by their row, all with the same number of digits"
+            )
+        return digits
+
+
+def _latents(path: Path, split: PublishedSplit) -> npt.NDArray[np.float32]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DatasetError(f"{path} cannot be read as an array of latents: {error}") from error
+    if not isinstance(array, np.ndarray) or array.size == 0:
+        raise DatasetError(f"{path} holds no latents")
+    return checked_latents(array, split.factors, str(path))

@@ -1,9 +1,11 @@
 """What every layout of a split offers to the dataset class, and the decoding of single pictures."""
 
+import hashlib
 import io
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,43 +13,92 @@ from PIL import Image, UnidentifiedImageError
 
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
+from ident3d.latents import check_latents
+from ident3d.storage.manifest import Manifest
 
-__all__ = ["StoredSplit", "decode", "encode_png", "no_positives", "stack"]
+__all__ = ["StoredSplit", "checked_latents", "decode", "encode_png", "stack"]
+
+_FORMATS = ("PNG", "WEBP", "JPEG")
 
 
-class StoredSplit(Protocol):
+class StoredSplit(ABC):
     """One split of a dataset on disk. Opening it reads latents only; pictures are read one by one.
 
     Attributes:
         layout: "native", "published" or "decoded".
         root: the folder.
         split: name of the split.
+        manifest: the manifest that lies in the folder, or None where there is none.
         factors: what the columns of the latents are.
         ids: (N,) int64, index of each row within the split as it was planned.
         latents: (N, d) float32 raw latents.
         latents_pos: (N, d) float32 raw latents of the exact positives, or None where there are none.
     """
 
-    layout: str
+    layout: ClassVar[str]
     root: Path
     split: str
+    manifest: Manifest | None
     factors: Factors
     ids: npt.NDArray[np.int64]
     latents: npt.NDArray[np.float32]
     latents_pos: npt.NDArray[np.float32] | None
 
+    @abstractmethod
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
         """Return the encoded picture of a row, PNG where this layout has to encode it."""
 
+    @abstractmethod
+    def place(self, row: int) -> str:
+        """Return where the picture of a row is, for messages."""
+
     def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (H, W, 3) uint8 picture of a row."""
+        """Return the (H, W, 3) uint8 picture of a row; it may be read-only."""
+        return decode(self.encoded(row, positive=positive), self.place(row))
 
     def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (B, H, W, 3) uint8 pictures of the given rows."""
+        """Return (B, H, W, 3) uint8: a copy of the pictures of the given rows, of which there is at least one."""
+        return stack((self.pixels(int(row), positive=positive) for row in rows), f"{self.root}, {self.split}")
+
+    def provenance(self) -> Manifest:
+        """Return the manifest, or what can be told of this split where the folder has none."""
+        if self.manifest is not None:
+            return self.manifest
+        digest = hashlib.sha256(np.ascontiguousarray(self.latents, dtype="<f4").tobytes()).hexdigest()
+        return Manifest(
+            splits={self.split: len(self.latents)},
+            rows_per_shard=len(self.latents),
+            resolution=len(self.pixels(0)),
+            factors=self.factors,
+            latents={self.split: digest},
+            render=self._render(),
+        )
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of all that decides what this split shows; the same in every layout."""
+        return self.provenance().fingerprint(self.split)
+
+    def _render(self) -> Mapping[str, Any]:
+        """Return what a layout by itself tells about how its pictures were made."""
+        return {}
+
+    def _positives_missing(self) -> DatasetError:
+        return DatasetError(
+            f"the split {self.split!r} of {self.root} holds no exact positives: render with --pairs, or match pairs "
+            "with ident3d.PositivePairs"
+        )
+
+
+def checked_latents(latents: npt.NDArray[Any], factors: Factors, where: str) -> npt.NDArray[np.float32]:
+    """Return latents as :func:`~ident3d.latents.check_latents` does; DatasetError that says where they lie."""
+    try:
+        return check_latents(latents, factors)
+    except ValueError as error:
+        raise DatasetError(f"{where}: {error}") from error
 
 
 def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
-    """Decode a picture to (H, W, 3) uint8.
+    """Decode a picture to (H, W, 3) uint8, read-only.
 
     Args:
         encoded: the bytes of an image file.
@@ -57,31 +108,23 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
         DatasetError: if the bytes are no picture, or a truncated one.
     """
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
-            return np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
+            return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise DatasetError(f"{what} is no readable picture ({error}); fetch or render it again") from error
 
 
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Encode (H, W, 3) uint8 as PNG; the same pixels give the same bytes."""
     file = io.BytesIO()
-    Image.fromarray(pixels, "RGB").save(file, "PNG", compress_level=9)
+    Image.fromarray(pixels).save(file, "PNG", compress_level=9)
     return file.getvalue()
 
 
 def stack(pictures: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[np.uint8]:
-    """Stack pictures of one size to (B, H, W, 3); DatasetError naming ``what`` when their sizes differ."""
+    """Stack one or more pictures of one size to (B, H, W, 3); DatasetError naming ``what`` when their sizes differ."""
     found = list(pictures)
     sizes = {picture.shape for picture in found}
     if len(sizes) > 1:
         raise DatasetError(f"{what}: pictures of different sizes, {sorted(sizes)}, do not make a batch")
     return np.stack(found)
-
-
-def no_positives(root: Path, split: str) -> DatasetError:
-    """Return the error for exact positives asked of a split that has none."""
-    return DatasetError(
-        f"the split {split!r} of {root} holds no exact positives: render with --pairs, or match pairs with "
-        "ident3d.PositivePairs"
-    )
