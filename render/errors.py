@@ -10,7 +10,7 @@ class RenderError(Ident3DError):
 
 
 class BlenderMissingError(RenderError):
-    """Blender cannot be loaded by the Python that was to render; the message says what to do about it."""
+    """Blender cannot be loaded by what was to render; the message says why, and what to do about it."""
 
 
 class DeviceMissingError(RenderError):
@@ -18,4 +18,4 @@ class DeviceMissingError(RenderError):
 
 
 class WorkerDiedError(RenderError):
-    """A worker process ended in the middle of its work, more than once for the same picture."""
+    """A worker process ended in the middle of its work."""

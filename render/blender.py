@@ -1,0 +1,260 @@
+"""The one module that talks to Blender.
+
+It is imported only in processes that render, since importing bpy changes the process: its arguments, its output,
+its memory, and how it ends. Works with bpy 4.5 and 5.2, and inside the Blender executables of these versions.
+"""
+
+import math
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_arguments = list(sys.argv)
+import bpy  # noqa: E402
+from mathutils import Vector  # noqa: E402
+
+sys.argv[:] = _arguments  # bpy replaces them
+
+from render.devices import GPUS, Device  # noqa: E402
+from render.errors import DeviceMissingError  # noqa: E402
+from render.quality import Quality  # noqa: E402
+from render.scene import Body, Camera, Light, LightKind, Material, Scene  # noqa: E402
+from render.settings import About, Settings  # noqa: E402
+from render.shapes import shape  # noqa: E402
+
+__all__ = ["Blender"]
+
+
+class Blender:
+    """Blender as a function from a scene and a seed to a picture.
+
+    What a scene holds is built when it is first met and kept; from then on pictures differ in numbers alone. A
+    picture depends on the scene, the seed and the settings below, not on the pictures before it.
+
+    Attributes:
+        about: the versions and the device.
+
+    Args:
+        settings: what is the same for all pictures.
+
+    Raises:
+        DeviceMissingError: if the device is not there, or this Blender was built without it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        bpy.ops.wm.read_factory_settings(use_empty=True)
+        self._scene: Any = bpy.context.scene
+        self._folder = tempfile.TemporaryDirectory(prefix="ident3d-", dir=_memory_folder())
+        self._path = Path(self._folder.name) / "picture.png"
+        self._bodies: dict[str, _BuiltBody] = {}
+        self._lights: dict[str, Any] = {}
+        _set_output(self._scene, settings, self._path)
+        _set_quality(self._scene, settings.quality)
+        device, name = _set_device(self._scene, settings.device)
+        self.about = About(bpy.app.version_string, platform.python_version(), device, name)
+
+    def render(self, scene: Scene, seed: int) -> bytes:
+        """Render one picture.
+
+        Args:
+            scene: what it shows.
+            seed: seed of the sampling noise, 0 or larger and below 2**31.
+
+        Returns:
+            The picture as Blender writes it: PNG, 8 bits a channel, RGB, sRGB.
+        """
+        self._place(scene)
+        self._scene.cycles.seed = seed
+        bpy.ops.render.render(write_still=True)
+        return self._path.read_bytes()
+
+    def _place(self, scene: Scene) -> None:
+        _set_camera(self._scene, scene.camera)
+        for body in scene.bodies:
+            if body.name not in self._bodies:
+                self._bodies[body.name] = _BuiltBody(self._scene, body)
+            self._bodies[body.name].place(body)
+        for light in scene.lights:
+            if light.name not in self._lights:
+                self._lights[light.name] = _new_object(
+                    self._scene, light.name, bpy.data.lights.new(light.name, light.kind.upper())
+                )
+            _place_light(self._lights[light.name], light)
+
+
+class _BuiltBody:
+    def __init__(self, scene: Any, body: Body) -> None:
+        mesh = shape(body.shape)
+        data = bpy.data.meshes.new(body.name)
+        data.from_pydata(mesh.vertices.tolist(), [], [list(face) for face in mesh.faces])
+        data.polygons.foreach_set("use_smooth", [mesh.smooth] * len(mesh.faces))
+        data.update()
+        self.object = _new_object(scene, body.name, data)
+        self.colours = _new_material(body.name, body.material)
+        data.materials.append(bpy.data.materials[body.name])
+
+    def place(self, body: Body) -> None:
+        self.object.location = body.location
+        self.object.rotation_euler = body.rotation
+        self.object.scale = (body.scale,) * 3
+        for socket in self.colours:
+            socket.default_value = (*body.colour, 1.0)
+
+
+def _memory_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+
+
+def _new_object(scene: Any, name: str, data: Any) -> Any:
+    thing = bpy.data.objects.new(name, data)
+    scene.collection.objects.link(thing)
+    return thing
+
+
+def _new_material(name: str, material: Material) -> list[Any]:
+    data = bpy.data.materials.new(name)
+    if bpy.app.version < (5, 0):
+        data.use_nodes = True
+    tree = data.node_tree
+    tree.nodes.clear()
+
+    def node(kind: str, **settings: Any) -> Any:
+        new = tree.nodes.new(kind)
+        for key, value in settings.items():
+            setattr(new, key, value)
+        return new
+
+    def mixed(ior: float, first: Any, second: Any) -> Any:
+        fresnel, mix = node("ShaderNodeFresnel"), node("ShaderNodeMixShader")
+        fresnel.inputs["IOR"].default_value = ior
+        tree.links.new(fresnel.outputs[0], mix.inputs[0])
+        tree.links.new(first.outputs[0], mix.inputs[1])
+        tree.links.new(second.outputs[0], mix.inputs[2])
+        return mix
+
+    diffuse = node("ShaderNodeBsdfDiffuse")
+    diffuse.inputs["Roughness"].default_value = 0.0
+    velvet = node("ShaderNodeBsdfSheen", distribution="ASHIKHMIN")
+    velvet.inputs["Roughness"].default_value = material.velvet_sigma
+    coat = node("ShaderNodeBsdfAnisotropic", distribution="BECKMANN")
+    coat.inputs["Color"].default_value = (material.coat,) * 3 + (1.0,)
+    coat.inputs["Roughness"].default_value = math.sqrt(material.roughness)
+    inner = mixed(material.ior + material.velvet_ior_offset, diffuse, velvet)
+    outer = mixed(material.ior, inner, coat)
+    output = node("ShaderNodeOutputMaterial")
+    tree.links.new(outer.outputs[0], output.inputs["Surface"])
+    return [diffuse.inputs["Color"], velvet.inputs["Color"]]
+
+
+def _set_camera(scene: Any, camera: Camera) -> None:
+    if scene.camera is None:
+        scene.camera = _new_object(scene, "camera", bpy.data.cameras.new("camera"))
+    data = scene.camera.data
+    data.type = "PERSP"
+    data.lens, data.sensor_width, data.sensor_fit = camera.lens_mm, camera.sensor_mm, "AUTO"
+    data.clip_start, data.clip_end = camera.clip_start, camera.clip_end
+    _aim(scene.camera, camera.location, camera.target)
+
+
+def _place_light(thing: Any, light: Light) -> None:
+    data = thing.data
+    data.energy = light.power
+    data.color = light.colour
+    if light.kind is LightKind.SUN:
+        data.angle = light.size
+    elif light.kind is LightKind.AREA:
+        data.shape, data.size = "SQUARE", light.size
+    else:
+        data.shadow_soft_size, data.spot_size, data.spot_blend = light.size, light.cone, light.blend
+    _aim(thing, light.location, light.target)
+
+
+def _aim(thing: Any, location: tuple[float, float, float], target: tuple[float, float, float]) -> None:
+    thing.location = location
+    thing.rotation_mode = "QUATERNION"
+    thing.rotation_quaternion = (Vector(target) - Vector(location)).to_track_quat("-Z", "Y")
+
+
+def _set_output(scene: Any, settings: Settings, path: Path) -> None:
+    render = scene.render
+    render.engine = "CYCLES"
+    render.resolution_x = render.resolution_y = settings.resolution
+    render.resolution_percentage = 100
+    render.threads_mode, render.threads = "FIXED", settings.threads
+    render.use_persistent_data = True
+    render.use_compositing = render.use_sequencer = False
+    render.film_transparent = False
+    render.dither_intensity = 0.0
+    render.filepath = str(path)
+    render.use_file_extension = False
+    render.image_settings.file_format = "PNG"
+    render.image_settings.color_mode = "RGB"
+    render.image_settings.color_depth = "8"
+    render.image_settings.compression = 15
+    scene.display_settings.display_device = "sRGB"
+    scene.view_settings.view_transform = "Standard"
+    scene.view_settings.look = "None"
+    scene.view_settings.exposure = 0.0
+    scene.view_settings.gamma = 1.0
+    scene.world = None
+
+
+def _set_device(scene: Any, device: Device) -> tuple[Device, str]:
+    """Switch to a device; return which one it is and the hardware's own name."""
+    if device is not Device.CPU:
+        wanted = GPUS if device is Device.AUTO else (device,)
+        for gpu in wanted:
+            names = _use_gpu(gpu)
+            if names:
+                scene.cycles.device = "GPU"
+                return gpu, ", ".join(names)
+        if device is not Device.AUTO:
+            there = [gpu.value for gpu in GPUS if _use_gpu(gpu)]
+            raise DeviceMissingError(
+                f"no device {device.value} for Blender {bpy.app.version_string} on this machine; there are "
+                f"{', '.join(['cpu', *there])}. --device auto takes the best one that is there"
+            )
+    scene.cycles.device = "CPU"
+    return Device.CPU, platform.processor() or platform.machine()
+
+
+def _use_gpu(gpu: Device) -> list[str]:
+    """Enable all hardware of a kind; return its names, none if there is none."""
+    preferences = bpy.context.preferences.addons["cycles"].preferences
+    try:
+        preferences.compute_device_type = gpu.value.upper()
+    except TypeError:  # this Blender was built without it
+        return []
+    preferences.refresh_devices()
+    names = []
+    for hardware in preferences.devices:
+        hardware.use = hardware.type == gpu.value.upper()
+        if hardware.use:
+            names.append(hardware.name)
+    return names
+
+
+def _set_quality(scene: Any, quality: Quality) -> None:
+    cycles = scene.cycles
+    cycles.samples = quality.samples
+    cycles.use_adaptive_sampling = quality.adaptive_threshold is not None
+    if quality.adaptive_threshold is not None:
+        cycles.adaptive_threshold = quality.adaptive_threshold
+    cycles.use_light_tree = quality.light_tree
+    cycles.direct_light_sampling_type = quality.light_sampling.value
+    cycles.use_denoising = quality.denoiser is not None
+    if quality.denoiser is not None:
+        cycles.denoiser = "OPENIMAGEDENOISE"
+        cycles.denoising_input_passes = "RGB_ALBEDO_NORMAL"
+        cycles.denoising_prefilter = quality.denoiser.prefilter.value
+        cycles.denoising_quality = quality.denoiser.quality.value
+        cycles.denoising_use_gpu = False
+    cycles.max_bounces = 0
+    cycles.transparent_max_bounces = 8
+    cycles.blur_glossy = 2.0
+    cycles.sample_clamp_direct = cycles.sample_clamp_indirect = 0.0
+    cycles.pixel_filter_type, cycles.filter_width = "BLACKMAN_HARRIS", 1.5
+    cycles.film_exposure = 1.0

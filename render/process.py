@@ -1,0 +1,160 @@
+"""One worker process, as its parent sees it."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import IO, Any
+
+from render.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
+from render.plain import from_plain, to_plain
+from render.program import Program
+from render.scene import Scene
+from render.settings import About, Settings
+from render.worker import GREETING
+
+__all__ = ["Picture", "WorkerProcess"]
+
+_LAST_WORDS = 20  # lines of a worker's standard error that are kept
+_PATIENCE_S = 10.0
+_ERRORS = {error.__name__: error for error in (BlenderMissingError, DeviceMissingError, RenderError)}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A worker's answer.
+
+    Attributes:
+        png: the picture.
+        memory: resident memory of the worker in bytes; 0 where the system does not tell.
+    """
+
+    png: bytes
+    memory: int
+
+
+class WorkerProcess:
+    """A process that renders scenes, one after another. It is greeted once, before the first.
+
+    Args:
+        program: what to start.
+        settings: what is the same for all pictures.
+    """
+
+    def __init__(self, program: Program, settings: Settings) -> None:
+        self._words: deque[str] = deque(maxlen=_LAST_WORDS)
+        # A session of its own, so that Ctrl-C in a terminal reaches the parent alone, which then ends its workers.
+        self._process = subprocess.Popen(
+            program.command,
+            env=program.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._stdin, self._stdout = _opened(self._process.stdin), _opened(self._process.stdout)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self._settings = settings
+
+    def greet(self) -> About:
+        """Wait until the process is ready, and return what it says of itself.
+
+        Raises:
+            BlenderMissingError: if the program cannot load Blender.
+            DeviceMissingError: if the device that was asked for is not there.
+            WorkerDiedError: if the process ended before it was ready.
+        """
+        self._send(to_plain(self._settings))
+        for line in self._stdout:  # what comes before the greeting is the program's own chatter
+            _, found, header = line.partition(GREETING)
+            if found:
+                return from_plain(About, self._header(header)["about"])
+        raise self._died()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    def render(self, scene: Scene, seed: int) -> Picture:
+        """Render one picture.
+
+        Raises:
+            RenderError: if Blender refused it.
+            WorkerDiedError: if the process ended; the message holds its last words.
+        """
+        self._send({"scene": scene.to_json(), "seed": seed})
+        header = self._header(self._stdout.readline())
+        png = self._stdout.read(header["size"])
+        if len(png) < header["size"]:
+            raise self._died()
+        return Picture(png, header["memory"])
+
+    def close(self) -> None:
+        """End the process, now that it has answered; kill it if it does not end by itself."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once; nothing of it is left when this returns."""
+        self.interrupt()
+        self._process.wait()
+        self._listener.join(_PATIENCE_S)
+        for pipe in (self._stdin, self._stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def interrupt(self) -> None:
+        """Make the process end; a thread that waits for its answer gets a WorkerDiedError. Safe from any thread."""
+        if hasattr(os, "killpg"):
+            # The whole group, since the program may be a script that started Blender.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._stdin.write(json.dumps(message, allow_nan=False).encode() + b"\n")
+            self._stdin.flush()
+        except OSError:
+            raise self._died() from None
+
+    def _header(self, line: bytes) -> dict[str, Any]:
+        if not line.endswith(b"\n"):
+            raise self._died()
+        header: dict[str, Any] = json.loads(line)
+        if "error" in header:
+            raise _ERRORS[header["error"]](header["message"])
+        return header
+
+    def _died(self) -> WorkerDiedError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE_S)
+        self._listener.join(_PATIENCE_S)
+        status = self._process.poll()
+        if status is None:
+            end = "closed its output"
+        else:
+            end = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        words = "\n".join(self._words) or "(it wrote nothing to its standard error)"
+        return WorkerDiedError(f"the worker {end}; its last words:\n{words}")
+
+    def _listen(self) -> None:
+        with _opened(self._process.stderr) as stream:
+            for line in stream:
+                self._words.append(line.decode(errors="replace").rstrip())
+
+
+def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:  # Popen was asked for all three
+        raise RuntimeError("the worker has no pipe")
+    return pipe

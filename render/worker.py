@@ -1,0 +1,100 @@
+"""What runs in a worker process: scenes come in, pictures go out.
+
+The parent starts it as ``python -P -m render.worker``, or hands this file to a Blender executable, writes one JSON
+line with the settings and then one a picture to its standard input, and reads answers from its standard output: a
+JSON line, followed by as many bytes as its "size" says. The first answer stands on a line of its own that starts
+with :data:`GREETING`, so that whatever a program printed before can be skipped.
+
+Only the standard library, NumPy and bpy are needed here.
+"""
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, BinaryIO
+
+if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
+    sys.path[:] = [str(Path(__file__).resolve().parents[1]), *(p for p in sys.path if p != str(Path(__file__).parent))]
+
+from render.errors import BlenderMissingError, RenderError
+from render.libraries import why_no_bpy
+from render.plain import from_plain, to_plain
+from render.scene import Scene
+from render.settings import Settings
+
+__all__ = ["GREETING", "main"]
+
+GREETING = b"ident3d worker 1 "
+
+
+def main() -> None:
+    """Serve the parent until it closes the standard input, then end without ceremony."""
+    requests, answers = _take_pipes()
+    try:
+        _serve(requests, answers)
+    except BrokenPipeError:
+        pass  # the parent is gone
+    except Exception:  # noqa: BLE001 - whatever it is, the parent shows what is written here
+        traceback.print_exc()
+        os._exit(1)
+    # Blender's own ending is left out: it is slow, and some releases crash in it.
+    os._exit(0)
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the pipes to the parent for this module alone; everybody else's standard output is silenced."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    silence = os.open(os.devnull, os.O_RDWR)
+    os.dup2(silence, 0)
+    os.dup2(silence, 1)
+    os.close(silence)
+    return requests, answers
+
+
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    settings = from_plain(Settings, json.loads(requests.readline()))
+    try:
+        blender = _load(settings)
+    except RenderError as error:
+        answers.write(GREETING)
+        _answer(answers, {"error": type(error).__name__, "message": str(error)})
+        return
+    answers.write(GREETING)
+    _answer(answers, {"about": to_plain(blender.about)})
+    for line in requests:
+        request = json.loads(line)
+        try:
+            picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
+        except (ValueError, RuntimeError, OSError) as error:
+            _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
+        else:
+            _answer(answers, {"memory": memory()}, picture)
+
+
+def _load(settings: Settings) -> Any:
+    try:
+        from render.blender import Blender  # imports bpy
+    except ImportError as error:
+        raise BlenderMissingError(why_no_bpy(error)) from error
+    return Blender(settings)
+
+
+def _answer(answers: BinaryIO, header: dict[str, Any], body: bytes = b"") -> None:
+    answers.write(json.dumps({**header, "size": len(body)}).encode() + b"\n" + body)
+    answers.flush()
+
+
+def memory() -> int:
+    """Return the resident memory of this process in bytes; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()
