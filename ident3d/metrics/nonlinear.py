@@ -1,0 +1,149 @@
+"""Nonlinear R2: what a smooth function of the embeddings explains beyond an affine map.
+
+The regressor is the affine map plus kernel ridge regression of its residuals, with a Gaussian kernel on at most 500
+landmarks (Nystrom). The kernel's width and the ridge are chosen on a fifth of the fitted rows; no nonlinear part at
+all is among the choices. One regressor for everybody, so that numbers can be compared; it is a lower bound on what
+some function could explain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ident3d.factors import Factors
+from ident3d.metrics.affine import AffineMap, determination
+from ident3d.metrics.evaluation import Evaluation
+from ident3d.metrics.protocols import DEFAULT_PROTOCOL, Protocol
+from ident3d.metrics.scores import FactorScores
+
+__all__ = ["NonlinearMap", "nonlinear_r2"]
+
+_LANDMARKS = 500
+_WIDTHS = (0.5, 1.0, 2.0)  # of the kernel, in units of the median distance
+_RIDGES = (*np.logspace(-6, 0, 7), np.inf)  # for each row; infinite: no nonlinear part
+_FLOOR = 1e-8  # eigenvalues of the landmarks' kernel below this fraction of the largest are noise
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Nystrom features: inner products of features approximate the Gaussian kernel.
+
+    Attributes:
+        landmarks: (m, d) inputs.
+        width: width of the kernel.
+        root: (m, r) inverse root of the landmarks' kernel matrix.
+    """
+
+    landmarks: Array
+    width: float
+    root: Array
+
+    @classmethod
+    def of(cls, landmarks: Array, width: float) -> _Features:
+        values, vectors = np.linalg.eigh(_gaussian(landmarks, landmarks, width))
+        kept = values > _FLOOR * values[-1]
+        return cls(landmarks, width, vectors[:, kept] / np.sqrt(values[kept]))
+
+    def __call__(self, inputs: Array) -> Array:
+        return _gaussian(inputs, self.landmarks, self.width) @ self.root
+
+
+@dataclass(frozen=True)
+class NonlinearMap:
+    """An affine map plus kernel ridge regression of its residuals.
+
+    Attributes:
+        affine: the affine map.
+        features: the features of the nonlinear part.
+        weight: (r, C) its weights.
+    """
+
+    affine: AffineMap
+    features: _Features
+    weight: Array
+
+    @classmethod
+    def fit(cls, inputs: Array, outputs: Array) -> NonlinearMap:
+        """Fit the map from (N, d) inputs to (N, C) outputs. Each output column has the ridge that suits it."""
+        held_out = np.arange(len(inputs)) % 5 == 0
+        landmarks = inputs[np.linspace(0, len(inputs) - 1, min(_LANDMARKS, len(inputs))).astype(int)]
+        unit = _median_distance(landmarks)
+        affine = AffineMap.fit(inputs[~held_out], outputs[~held_out])
+        residual = outputs - affine(inputs)
+        trials = []
+        for width in _WIDTHS:
+            features = _Features.of(landmarks, width * unit)
+            phi = features(inputs)
+            paths = _ridge_paths(phi[~held_out], residual[~held_out])
+            errors = np.stack([((residual[held_out] - phi[held_out] @ path) ** 2).mean(axis=0) for path in paths])
+            trials.append((float((errors.min(axis=0) / residual.var(axis=0).clip(1e-300)).mean()), features, errors))
+        _, features, errors = min(trials, key=lambda trial: trial[0])
+        affine = AffineMap.fit(inputs, outputs)
+        paths = _ridge_paths(features(inputs), outputs - affine(inputs))
+        best = errors.argmin(axis=0)
+        return cls(affine, features, np.stack([paths[i][:, column] for column, i in enumerate(best)], axis=1))
+
+    def __call__(self, inputs: Array) -> Array:
+        """Map (N, d) inputs to (N, C) outputs."""
+        return self.affine(inputs) + self.features(inputs) @ self.weight
+
+
+def nonlinear_r2(
+    latents: Any,
+    embeddings: Any,
+    ids: Any = None,
+    *,
+    factors: Factors | None = None,
+    protocol: str | Protocol = DEFAULT_PROTOCOL,
+) -> FactorScores:
+    """Compute the nonlinear R2: fitted on one half of the rows, scored on the other.
+
+    Args:
+        latents: (N, k) raw latents.
+        embeddings: (N, d) embeddings of the same rows.
+        ids: (N,) unique integers that decide the halves; the row numbers where None.
+        factors: the factors of the latents' columns; 3DIdent's where None and k is 10.
+        protocol: the protocol, or its name.
+
+    Returns:
+        R2 of each factor, of each group, and mean over factors.
+
+    Raises:
+        ValueError, TypeError: see :meth:`Evaluation.of`.
+
+    Reference:
+        Williams and Seeger, Using the Nystrom method to speed up kernel machines (2001).
+    """
+    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    fitted, targets = evaluation.fitted, evaluation.targets
+    fit = NonlinearMap.fit(evaluation.embeddings[fitted], targets.columns[fitted])
+    prediction = fit(evaluation.embeddings[~fitted])
+    return FactorScores.of(targets.factors, determination(targets.columns[~fitted], prediction, targets))
+
+
+def _ridge_paths(phi: Array, residual: Array) -> list[Array]:
+    """Return the (r, C) ridge solutions for each of the ridges."""
+    values, vectors = np.linalg.eigh(phi.T @ phi)
+    rotated = vectors.T @ (phi.T @ residual)
+    return [vectors @ (rotated / (values.clip(0) + ridge * len(phi))[:, None]) for ridge in _RIDGES]
+
+
+def _gaussian(a: Array, b: Array, width: float) -> Array:
+    kernel: Array = np.exp(-_squared_distances(a, b) / (2 * width**2))
+    return kernel
+
+
+def _squared_distances(a: Array, b: Array) -> Array:
+    squared = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * (a @ b.T)
+    return np.asarray(np.maximum(squared, 0))
+
+
+def _median_distance(landmarks: Array) -> float:
+    distance = float(np.sqrt(np.median(_squared_distances(landmarks, landmarks))))
+    return distance if distance > 0 else 1.0
