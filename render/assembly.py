@@ -1,0 +1,157 @@
+"""A dataset's folder while it is being rendered: what is finished, what is damaged, and the manifest over it all.
+
+Beside what a reader sees there is ``.render/``: ``journal/`` holds the pictures of unfinished shards, ``shards/`` one
+record a finished shard. Records are written by whoever finishes a shard; the manifest and the card are composed from
+all the records that are there, so that several machines can render into one folder.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ident3d.errors import DatasetError
+from ident3d.storage.atomic import remove_unfinished, sha256_of, write_text
+from ident3d.storage.card import write_card
+from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
+from ident3d.storage.native import DATA_FOLDER
+from ident3d.storage.shard import ShardRows, write_shard
+from render.journal import Entry, Journal
+from render.plan import Plan, Shard
+
+__all__ = ["Assembly"]
+
+_LOG = logging.getLogger("ident3d.render")
+_WORKSHOP = ".render"
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """The folder of a planned dataset.
+
+    Attributes:
+        root: the folder.
+        plan: the pictures that it is to hold.
+    """
+
+    root: Path
+    plan: Plan
+
+    def path(self, shard: Shard) -> Path:
+        """Return where a shard's file lies."""
+        return self.root / DATA_FOLDER / shard.name
+
+    def journal(self, shard: Shard) -> Journal:
+        """Open the journal of a shard, with the pictures that are there already.
+
+        Raises:
+            JournalBusyError: if another process is rendering the shard.
+        """
+        journal = Journal(self.root / _WORKSHOP / "journal" / f"{shard.name}.journal", self.settings)
+        remove_unfinished(self.path(shard))
+        return journal
+
+    def record(self, shard: Shard) -> ShardRecord | None:
+        """Return the record of a finished shard; None where there is none, or its file is gone.
+
+        Raises:
+            DatasetError: if the record says that the shard was made with other settings.
+        """
+        return self._record(shard, self._listed())
+
+    def unfinished(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Return the shards that have to be rendered, after a check of those that are there.
+
+        A shard whose file is not the one that was recorded is named in the log and removed.
+        """
+        listed = self._listed()
+        return [shard for shard in shards if not self._is_sound(shard, listed)]
+
+    def finish(self, shard: Shard, journal: Journal, made_by: Mapping[str, str]) -> None:
+        """Write a shard from its complete journal, then its record, the manifest and the card; delete the journal."""
+        latents, latents_pos = self.plan.latents(shard), self.plan.latents_pos(shard)
+        images = [journal.picture(Entry(row)) for row in shard.rows]
+        images_pos = None if latents_pos is None else [journal.picture(Entry(row, positive=True)) for row in shard.rows]
+        write_shard(self.path(shard), ShardRows(np.array(shard.rows), images, latents, images_pos, latents_pos))
+        self.write_record(shard, made_by)
+        journal.delete()
+        self.compose()
+
+    def write_record(self, shard: Shard, made_by: Mapping[str, str]) -> None:
+        """Record a shard that lies there as finished."""
+        sha256 = sha256_of(self.path(shard))
+        record = ShardRecord(shard.name, shard.split, shard.rows.start, len(shard.rows), sha256, dict(made_by))
+        data = {"settings": self.settings, "record": asdict(record)}
+        write_text(self._record_path(shard), json.dumps(data, indent=1) + "\n")
+
+    def compose(self) -> Manifest:
+        """Write the manifest and the card over all the records that are there, and return the manifest.
+
+        Whoever writes last has to have seen every record. So the records are read again after the writing, until
+        they are those that were written.
+        """
+        records = self._records()
+        while True:
+            manifest = self.plan.manifest.with_shards(records)
+            manifest.write(self.root)
+            write_card(self.root, manifest)
+            written, records = records, self._records()
+            if written == records:
+                return manifest
+
+    @cached_property
+    def settings(self) -> str:
+        """A fingerprint of all settings, by which records and journals of another dataset are told apart."""
+        canonical = json.dumps(self.plan.manifest.settings, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _is_sound(self, shard: Shard, listed: Mapping[str, ShardRecord]) -> bool:
+        record = self._record(shard, listed)
+        if record is None:
+            return False
+        if sha256_of(self.path(shard)) == record.sha256:
+            return True
+        _LOG.warning("%s is damaged: it is rendered again", self.path(shard))
+        self._record_path(shard).unlink(missing_ok=True)
+        self.path(shard).unlink()
+        return False
+
+    def _records(self) -> tuple[ShardRecord, ...]:
+        listed = self._listed()
+        found = (self._record(shard, listed) for shard in self.plan.shards)
+        return tuple(record for record in found if record is not None)
+
+    def _record(self, shard: Shard, listed: Mapping[str, ShardRecord]) -> ShardRecord | None:
+        if not self.path(shard).is_file():
+            return None
+        return self._own_record(shard) or listed.get(shard.name)
+
+    def _own_record(self, shard: Shard) -> ShardRecord | None:
+        path = self._record_path(shard)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            record, settings = ShardRecord(**data["record"]), data["settings"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            _LOG.warning("%s is damaged: %s", path, error)
+            return None
+        if settings != self.settings:
+            raise DatasetError(
+                f"{self.path(shard)} was made with other settings than those in {self.root / MANIFEST_NAME}"
+            )
+        return record
+
+    def _listed(self) -> Mapping[str, ShardRecord]:
+        """Return what the manifest lists: the records of a folder whose ``.render/`` was left behind."""
+        if not (self.root / MANIFEST_NAME).exists():
+            return {}
+        return {record.name: record for record in Manifest.read(self.root).shards}
+
+    def _record_path(self, shard: Shard) -> Path:
+        return self.root / _WORKSHOP / "shards" / f"{shard.name}.json"
