@@ -1,0 +1,145 @@
+"""Conversion of a dataset from one layout to another, pixel for pixel."""
+
+import logging
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from tqdm import tqdm
+
+from ident3d.errors import DatasetError
+from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord, DecodedSplit, decoded_splits
+from ident3d.storage.layouts import LAYOUTS, resolve_root
+from ident3d.storage.signature import source_signature
+from ident3d.storage.source import Source
+from ident3d.storage.writers import write_decoded, write_native, write_published
+
+__all__ = ["ROWS_PER_SHARD", "Target", "convert"]
+
+_LOG = logging.getLogger(__name__)
+
+Target = Literal["native", "published", "decoded"]
+"""The layouts that a dataset can be converted to."""
+
+ROWS_PER_SHARD = 1000
+"""Pictures in a shard of the native layout, where nothing else is asked for."""
+
+Writer = Callable[[Source, Path, Callable[[], object]], None]
+
+_READ_FROM: tuple[Target, ...] = ("native", "published", "decoded")  # encoded pictures first: they stay as they are
+
+
+def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: int = ROWS_PER_SHARD) -> Path:
+    """Convert all splits of a dataset to another layout; every picture keeps its pixels.
+
+    What is made appears under its name only when it is whole. A run that was interrupted leaves a hidden folder at
+    most, which the next run replaces.
+
+    Args:
+        root: the dataset, in any layout, or "sample".
+        out: the folder to make, new or empty. A decoded cache may also go into ``root`` itself: it then lies beside
+            the pictures that it was made from, and is made again if these have changed.
+        to: "native": Parquet shards; "published": raw_latents.npy and images/, which leaves exact positives behind;
+            "decoded": uint8 memory maps.
+        rows_per_shard: pictures in a shard of the native layout.
+
+    Returns:
+        The folder to open, ``out``.
+
+    Raises:
+        FileNotFoundError: if ``root`` is not there.
+        ValueError: if ``root`` has that layout already, or ``out`` holds something else.
+        DatasetError: if the dataset is incomplete, damaged, or holds pictures of different sizes.
+        OSError: if ``out`` cannot be written to, or its disk is too small.
+    """
+    if to not in LAYOUTS:
+        raise ValueError(f"expected one of the layouts {', '.join(_READ_FROM)}, not {to!r}")
+    if rows_per_shard < 1:
+        raise ValueError(f"a shard holds one row or more, not {rows_per_shard}")
+    folder, target = resolve_root(root), Path(out).expanduser()
+    source = _open(folder, to)
+    place = _place(folder, target, to)
+    if to == "decoded" and decoded_splits(target):
+        if _is_up_to_date(source, target):
+            _LOG.info("%s is up to date", place)
+            return target
+        if target.resolve() != folder.resolve():
+            raise ValueError(f"{place} is a cache of something else: give another folder, or remove it first")
+    if to == "published" and source.has_positives:
+        _LOG.warning("the published layout has no place for exact positives: they are left behind")
+    writers: dict[Target, Writer] = {
+        "native": partial(write_native, rows_per_shard=rows_per_shard),
+        "published": write_published,
+        "decoded": write_decoded,
+    }
+    pictures = source.rows * (2 if source.has_positives and to != "published" else 1)
+    if to == "decoded":
+        _require_space(target, pictures * 3 * source.manifest.resolution**2)
+    with tqdm(total=pictures, unit=" pictures", desc=f"converting to {place}", disable=None) as bar:
+        _make(place, lambda folder: writers[to](source, folder, bar.update))
+    return target
+
+
+def _make(place: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a hidden neighbour of ``place``, which takes that name when it is whole."""
+    staging, old = (place.with_name(f".{place.name}.{state}") for state in ("converting", "old"))
+    for left in (staging, old):
+        shutil.rmtree(left, ignore_errors=True)  # by a run that was interrupted
+    try:
+        staging.mkdir(parents=True)
+        write(staging)
+        if place.exists():
+            place.rename(old)
+        staging.rename(place)
+    finally:
+        for left in (staging, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _open(folder: Path, to: Target) -> Source:
+    for layout in _READ_FROM:
+        splits, opened = LAYOUTS[layout]
+        there = splits(folder)
+        if there and layout == to:
+            raise ValueError(f"{folder} is in the {to} layout already")
+        if there:
+            return Source.of([opened(folder, split) for split in there])
+    raise DatasetError(f"{folder} holds no dataset to convert")
+
+
+def _place(folder: Path, target: Path, to: Target) -> Path:
+    """Return the folder that is made; ValueError where something else lies there."""
+    source, out = folder.resolve(), target.resolve()
+    beside = f"to put a decoded cache beside the pictures of {folder}, give it as OUT too, with --to decoded"
+    if out == source and to != "decoded":
+        raise ValueError(f"OUT is the dataset itself, {folder}: give another folder ({beside})")
+    if out != source and out.is_relative_to(source):
+        raise ValueError(f"OUT {target} lies inside of the dataset {folder}: give another folder ({beside})")
+    if out != source and target.exists():
+        if not target.is_dir():
+            raise ValueError(f"OUT {target} is a file; give a folder that is new or empty")
+        expected = {CACHE_FOLDER, f".{CACHE_FOLDER}.converting", f".{CACHE_FOLDER}.old"} if to == "decoded" else set()
+        others = sorted({path.name for path in target.iterdir()} - expected)
+        if others:
+            raise ValueError(f"OUT {target} holds something else already ({others[0]}); give a new or empty folder")
+    return target / CACHE_FOLDER if to == "decoded" else target
+
+
+def _is_up_to_date(source: Source, target: Path) -> bool:
+    try:
+        record = CacheRecord.read(target / CACHE_FOLDER)
+        for split in source.splits:
+            DecodedSplit(target, split)
+    except DatasetError:
+        return False
+    return record.signatures == {split: source_signature(stored.root, split) for split, stored in source.splits.items()}
+
+
+def _require_space(target: Path, needed: int) -> None:
+    """Raise OSError where the disk that ``target`` lies on, or will lie on, has less than ``needed`` bytes free."""
+    there = next(folder for folder in (target, *target.resolve().parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise OSError(f"the decoded pictures take {needed:,} bytes, but {free:,} are free on the disk of {there}")
