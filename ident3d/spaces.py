@@ -1,0 +1,239 @@
+"""Latent spaces: where the factors live, and the measure that densities refer to.
+
+Densities on a box and on the unbounded space refer to Lebesgue measure, densities on a sphere to its surface measure.
+"""
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import SupportsIndex
+
+import torch
+from torch import Tensor
+
+__all__ = ["Box", "Space", "Sphere", "Unbounded"]
+
+_BOX_TOLERANCE = 1e-6  # share of the box's width by which a rounded coordinate may lie outside
+_SPHERE_TOLERANCE = 1e-4  # relative error of the norm of a point on the sphere
+
+
+@dataclass(frozen=True)
+class Space(ABC):
+    """A subset of R^dim that carries a natural measure.
+
+    Attributes:
+        dim: number of factors, the columns of a latents tensor.
+    """
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dim, bool) or not isinstance(self.dim, SupportsIndex):
+            raise TypeError(f"the dimension of a space is an integer, not {self.dim!r}")
+        object.__setattr__(self, "dim", operator.index(self.dim))
+        if self.dim < 1:
+            raise ValueError(f"the dimension of a space is 1 or larger, not {self.dim}")
+
+    @property
+    @abstractmethod
+    def log_volume(self) -> float:
+        """The natural logarithm of the space's measure; infinite for the unbounded space."""
+
+    @property
+    @abstractmethod
+    def centre(self) -> tuple[float, ...]:
+        """The point that a marginal is centred on: the box's middle, the origin, or the sphere's first pole."""
+
+    @abstractmethod
+    def contains(self, z: Tensor) -> Tensor:
+        """Return which points lie in the space, up to rounding in their own dtype.
+
+        Args:
+            z: (..., dim) points, any float dtype.
+
+        Returns:
+            (...) bool; False for points that are not finite.
+        """
+
+    @abstractmethod
+    def settle(self, z: Tensor) -> Tensor:
+        """Move points that are in the space up to rounding into it, in their own dtype: (..., dim) to (..., dim)."""
+
+    @abstractmethod
+    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw (n, dim) float64 points uniformly, on the generator's device; ValueError where that is not possible."""
+
+    def cast(self, z: Tensor, dtype: torch.dtype) -> Tensor:
+        """Round (..., dim) float64 points of the space to ``dtype`` without leaving the space."""
+        return self.settle(z).to(dtype)
+
+    def check(self, z: Tensor, what: str = "z", *, inside: bool = True) -> None:
+        """Say what is wrong with points that should lie in this space.
+
+        Args:
+            z: (..., dim) points.
+            what: what they are, for the message.
+            inside: whether they must lie in the space; otherwise finite points of R^dim will do.
+
+        Raises:
+            TypeError: if z is no floating-point tensor.
+            ValueError: if its last axis is not one of ``dim``, or a point is not finite or not in the space.
+        """
+        if not isinstance(z, Tensor) or not z.is_floating_point():
+            kind = f"a {z.dtype} tensor" if isinstance(z, Tensor) else type(z).__name__
+            raise TypeError(f"{what} must be a floating-point torch tensor, not {kind}")
+        if z.ndim < 1 or z.shape[-1] != self.dim:
+            raise ValueError(f"{what} must have shape (..., {self.dim}) to lie in {self}, not {tuple(z.shape)}")
+        good = self.contains(z) if inside else z.isfinite().all(-1)
+        if not bool(good.all()):
+            rows, finite = z.detach().reshape(-1, self.dim), bool(z.isfinite().all())
+            bad = ~(good if finite else z.isfinite().all(-1)).reshape(-1)
+            row = int(bad.nonzero()[0])
+            raise ValueError(
+                f"{what} must {f'lie in {self}' if finite else 'be finite'}: "
+                f"row {row} is {rows[row].tolist()} ({int(bad.sum())} such rows in all)"
+            )
+
+
+@dataclass(frozen=True)
+class Box(Space):
+    """The box [low, high]^dim, a convex body.
+
+    Attributes:
+        dim: number of factors.
+        low: lower wall of every factor.
+        high: upper wall of every factor.
+    """
+
+    low: float = -1.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"a box needs finite walls low < high, not {self.low} and {self.high}")
+
+    @property
+    def width(self) -> float:
+        """The distance between the two walls of a factor."""
+        return self.high - self.low
+
+    @property
+    def log_volume(self) -> float:
+        """The logarithm of (high - low)^dim."""
+        return self.dim * math.log(self.width)
+
+    @property
+    def centre(self) -> tuple[float, ...]:
+        """The middle of the box."""
+        return (self.low + self.width / 2,) * self.dim
+
+    def contains(self, z: Tensor) -> Tensor:
+        """Return which points lie between the walls, up to rounding; see :meth:`Space.contains`."""
+        slack = self.width * max(_BOX_TOLERANCE, 2 * torch.finfo(z.dtype).eps)
+        return ((z >= self.low - slack) & (z <= self.high + slack)).all(-1)
+
+    def settle(self, z: Tensor) -> Tensor:
+        """Clamp points to the walls."""
+        low, high = _walls(self.low, self.high, z.dtype)
+        return z.clamp(low, high)
+
+    def cast(self, z: Tensor, dtype: torch.dtype) -> Tensor:
+        """Round points of the box to ``dtype``; none rounds past a wall."""
+        return self.settle(z.to(dtype))
+
+    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw (n, dim) float64 points uniformly, on the generator's device."""
+        unit = torch.rand(n, self.dim, dtype=torch.float64, device=generator.device, generator=generator)
+        return unit.mul_(self.width).add_(self.low)
+
+
+@dataclass(frozen=True)
+class Sphere(Space):
+    """The sphere of radius ``radius`` around the origin of R^dim, a surface of dimension dim - 1.
+
+    Attributes:
+        dim: number of coordinates, 2 or more.
+        radius: its radius.
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "radius", float(self.radius))
+        if self.dim < 2:
+            raise ValueError(f"a sphere needs 2 or more coordinates, not {self.dim}")
+        if not (math.isfinite(self.radius) and self.radius > 0):
+            raise ValueError(f"the radius of a sphere is positive and finite, not {self.radius}")
+
+    @property
+    def log_volume(self) -> float:
+        """The logarithm of the surface 2 pi^(dim/2) radius^(dim-1) / Gamma(dim/2)."""
+        half = self.dim / 2
+        return math.log(2) + half * math.log(math.pi) - math.lgamma(half) + (self.dim - 1) * math.log(self.radius)
+
+    @property
+    def centre(self) -> tuple[float, ...]:
+        """The pole (radius, 0, ..., 0)."""
+        return (self.radius,) + (0.0,) * (self.dim - 1)
+
+    def contains(self, z: Tensor) -> Tensor:
+        """Return which points have the sphere's radius, up to rounding; see :meth:`Space.contains`."""
+        slack = max(_SPHERE_TOLERANCE, 4 * torch.finfo(z.dtype).eps)
+        norm: Tensor = torch.linalg.vector_norm(z.double(), dim=-1)
+        return (norm / self.radius - 1).abs() <= slack
+
+    def settle(self, z: Tensor) -> Tensor:
+        """Project points radially onto the sphere."""
+        return torch.nn.functional.normalize(z, dim=-1) * self.radius
+
+    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw (n, dim) float64 points uniformly, on the generator's device."""
+        normal = torch.randn(n, self.dim, dtype=torch.float64, device=generator.device, generator=generator)
+        return self.settle(normal)
+
+
+@dataclass(frozen=True)
+class Unbounded(Space):
+    """R^dim.
+
+    Attributes:
+        dim: number of factors.
+    """
+
+    @property
+    def log_volume(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    @property
+    def centre(self) -> tuple[float, ...]:
+        """The origin."""
+        return (0.0,) * self.dim
+
+    def contains(self, z: Tensor) -> Tensor:
+        """Return which points are finite."""
+        return z.isfinite().all(-1)
+
+    def settle(self, z: Tensor) -> Tensor:
+        """Return the points as they are."""
+        return z
+
+    def uniform(self, n: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002 - the signature of every space
+        """Raise ValueError: an unbounded space has no uniform distribution."""
+        raise ValueError("an unbounded space has no uniform distribution; use a Box or a Sphere")
+
+
+@lru_cache(maxsize=256)
+def _walls(low: float, high: float, dtype: torch.dtype) -> tuple[float, float]:
+    """Return the outermost numbers of ``dtype`` within [low, high]."""
+    upward, downward = torch.tensor(math.inf, dtype=dtype), torch.tensor(-math.inf, dtype=dtype)
+    first, last = torch.tensor(low, dtype=dtype), torch.tensor(high, dtype=dtype)
+    first = torch.nextafter(first, upward) if first.item() < low else first
+    last = torch.nextafter(last, downward) if last.item() > high else last
+    return first.item(), last.item()
