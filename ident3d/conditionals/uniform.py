@@ -1,0 +1,38 @@
+"""The uniform conditional: a positive that knows nothing of its anchor."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.spaces import Box, Space, Sphere
+
+__all__ = ["Uniform"]
+
+
+@dataclass(frozen=True)
+class Uniform(Conditional):
+    """The uniform conditional: the positive is uniform on the space, wherever the anchor is.
+
+    In a :class:`Product` it stands for style factors of which a pair shares nothing.
+    """
+
+    name: ClassVar[str] = "uniform"
+    spaces: ClassVar[tuple[type[Space], ...]] = (Box, Sphere)
+
+    def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
+        """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
+        self.check(space)
+        if not isinstance(space, Box):
+            return super().coordinates(space)
+        return (Coordinate(p=1.0, scale=float("inf")),) * space.dim
+
+    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+        """Draw positives anywhere in the space; see :meth:`Conditional.sample_unchecked`."""
+        return space.uniform(len(z), generator).to(z.device)
+
+    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:  # noqa: ARG002 - the anchor does not matter
+        """Return the constant log density; see :meth:`Conditional.log_prob_unchecked`."""
+        return z_pos.new_full((len(z_pos),), -space.log_volume)

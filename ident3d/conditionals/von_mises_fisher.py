@@ -1,0 +1,96 @@
+"""The von Mises-Fisher conditional on the sphere."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from scipy import special
+from torch import Tensor
+
+from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.widths import positive
+from ident3d.spaces import Space, Sphere
+
+__all__ = ["VonMisesFisher", "log_normaliser", "mean_cosine"]
+
+_SMALLEST = 1e-280  # below it a scaled Bessel function has lost digits
+
+
+@dataclass(frozen=True, init=False)
+class VonMisesFisher(Conditional):
+    """The von Mises-Fisher conditional: exp(kappa cos(angle between z_pos and z)) on a sphere.
+
+    Around each anchor it is the same, so with a uniform marginal the positives are uniform too.
+
+    Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 2; the sampler is
+    Wood, "Simulation of the von Mises-Fisher distribution", 1994, written so that a large kappa loses no digits.
+
+    Attributes:
+        kappa: the concentration, 0 (uniform) or larger. It multiplies the cosine, whatever the sphere's radius.
+    """
+
+    name: ClassVar[str] = "von_mises_fisher"
+    spaces: ClassVar[tuple[type[Space], ...]] = (Sphere,)
+
+    kappa: float
+
+    def __init__(self, kappa: float) -> None:
+        is_zero = isinstance(kappa, int | float) and not isinstance(kappa, bool) and kappa == 0
+        object.__setattr__(self, "kappa", 0.0 if is_zero else positive(kappa, "kappa"))
+
+    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+        """Draw positives exactly, by rejection; see :meth:`Conditional.sample_unchecked`."""
+        pole = torch.nn.functional.normalize(z, dim=-1)
+        fall = self._one_minus_cosine(len(z), space.dim, generator, z.device).unsqueeze(-1)
+        noise = torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
+        tangent = torch.nn.functional.normalize(noise - (noise * pole).sum(-1, keepdim=True) * pole, dim=-1)
+        return pole - fall * pole + (fall * (2 - fall)).sqrt() * tangent
+
+    def _one_minus_cosine(self, rows: int, n: int, generator: torch.Generator, device: torch.device) -> Tensor:
+        """Draw 1 - cos(angle to the anchor): (rows,) float64. Two thirds of the proposals or more are kept."""
+        b = (n - 1) / (2 * self.kappa + math.sqrt(4 * self.kappa**2 + (n - 1) ** 2))
+        x, gap = (1 - b) / (1 + b), 2 * b / (1 + b)  # the envelope's mode, and 1 minus it
+        at_mode = -self.kappa * gap + (n - 1) * math.log(4 * b / (1 + b) ** 2)
+        drawn = torch.empty(rows, dtype=torch.float64, device=device)
+        waiting = torch.arange(rows, device=device)
+        while len(waiting):
+            # The first coordinate of a uniform point on the sphere is 2 beta - 1, beta ~ Beta((n-1)/2, (n-1)/2).
+            point = torch.randn(len(waiting), n, dtype=torch.float64, device=device, generator=generator)
+            beta = (1 + torch.nn.functional.normalize(point, dim=-1)[:, 0]) / 2
+            fall = 2 * b * beta / (1 - (1 - b) * beta)
+            log_ratio = -self.kappa * fall + (n - 1) * (gap + x * fall).log() - at_mode
+            luck = torch.rand(len(waiting), dtype=torch.float64, device=device, generator=generator)
+            kept = luck.log() < log_ratio
+            drawn[waiting[kept]] = fall[kept]
+            waiting = waiting[~kept]
+        return drawn.clamp_(max=2)
+
+    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
+        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
+        radius = cast("Sphere", space).radius
+        fall = ((z_pos - z) / radius).square().sum(-1) / 2  # 1 - cosine, without subtracting like from like
+        return -self.kappa * fall - log_normaliser(self.kappa, space.dim) - (space.dim - 1) * math.log(radius)
+
+
+def log_normaliser(kappa: float, n: int) -> float:
+    """Return ln of the integral of exp(kappa (cos - 1)) over the unit sphere of R^n."""
+    order = n / 2 - 1
+    bessel = special.ive(order, kappa)
+    if kappa > 0 and bessel > _SMALLEST:
+        return n / 2 * math.log(2 * math.pi) + math.log(bessel) - order * math.log(kappa)
+    relative = math.log(
+        special.hyp0f1(n / 2, kappa**2 / 4)
+    )  # to the uniform; near 0 where the Bessel function vanishes
+    return Sphere(n).log_volume + relative - kappa
+
+
+def mean_cosine(kappa: float, n: int) -> float:
+    """Return the mean cosine of the angle between anchor and positive, I_(n/2)(kappa) / I_(n/2-1)(kappa)."""
+    lower = special.ive(n / 2 - 1, kappa)
+    if lower > _SMALLEST:
+        return float(special.ive(n / 2, kappa) / lower)
+    ratio = 0.0
+    for order in range(n // 2 + 200, 0, -1):  # the continued fraction of the ratio, from its tail
+        ratio = kappa / (n + 2 * (order - 1) + kappa * ratio)
+    return ratio
