@@ -15,7 +15,7 @@ __all__ = ["ResumingDownloader", "remote_size"]
 
 _LOG = logging.getLogger(__name__)
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16  # what arrived of a chunk is lost when the connection breaks in the middle of it
 _TIMEOUT_S = 60
 _MOST_STALLS = 5
 _LONGEST_PAUSE_S = 60
