@@ -1,0 +1,180 @@
+"""Verification of a dataset on disk."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ident3d.commands.verify import Verify
+from ident3d.conditionals import parse
+from ident3d.errors import DatasetError
+from ident3d.exact_positives import exact_positives
+from ident3d.latents import sample_latents
+from ident3d.storage.atomic import sha256_of
+from ident3d.storage.manifest import Manifest, ShardRecord
+from ident3d.storage.shard import ShardRows, write_shard
+from ident3d.storage.split import encode_png
+from ident3d.verification import verify
+
+MANIFEST = Manifest(splits={"train": 12, "test": 6}, rows_per_shard=5, resolution=8, seed=2)
+PAIRS = "normal(sigma=0.1)"
+
+
+def _picture(row, size=8):
+    return encode_png(np.random.default_rng(row).integers(0, 256, (size, size, 3), dtype=np.uint8))
+
+
+def _rows(manifest, split, rows):
+    latents = sample_latents(len(rows), manifest.seed, rows.start, split=split)
+    second = (None, None)
+    if manifest.pairs is not None:
+        positives = exact_positives(latents, parse(manifest.pairs), manifest.seed, split=split, start=rows.start)
+        second = ([_picture(1000 + row) for row in rows], positives)
+    return ShardRows(np.array(rows), [_picture(row) for row in rows], latents, *second)
+
+
+def _write(root, manifest, changed=None):
+    """Write a dataset; ``changed`` maps the name of a shard to a function of its rows."""
+    records = []
+    for split in manifest.splits:
+        for name, rows in manifest.planned(split):
+            stored = _rows(manifest, split, rows)
+            if changed and name in changed:
+                stored = changed[name](stored)
+            write_shard(root / "data" / name, stored)
+            records.append(ShardRecord(name, split, rows.start, len(rows), sha256_of(root / "data" / name)))
+    manifest.with_shards(tuple(records)).write(root)
+    return root
+
+
+SECOND = "train-00001-of-00003.parquet"
+
+
+@pytest.mark.parametrize("pairs", [None, PAIRS])
+def test_a_sound_dataset_has_no_faults_and_every_row_is_counted(tmp_path, pairs):
+    counted = []
+    assert verify(_write(tmp_path, replace(MANIFEST, pairs=pairs)), counted.append) == []
+    assert sum(counted) == 18
+
+
+def _with_row(rows, column, row, value):
+    changed = getattr(rows, column).copy()
+    changed[row] = value
+    return replace(rows, **{column: changed})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: _with_row(rows, "images", 2, b"no picture"), "id 7, is no readable picture"),
+        (lambda rows: _with_row(rows, "images", 2, _picture(7)[:-40]), "id 7, is no readable picture"),
+        (lambda rows: _with_row(rows, "images", 2, _picture(7, 9)), "id 7: a picture of 9x9 pixels; expected 8x8"),
+        (lambda rows: _with_row(rows, "latents", 1, 1.5), "row 1, position_x is 1.5"),
+        (lambda rows: _with_row(rows, "latents", 1, np.nan), "row 1, position_x is nan"),
+        (lambda rows: _with_row(rows, "latents", 1, 0.5), "1 rows of latents, 6 first, are not those of seed 2"),
+        (lambda rows: _with_row(rows, "index", 1, 5), "its ids are not 5 to 9"),
+        (
+            lambda rows: _with_row(rows, "latents_pos", 3, 0.5),
+            "exact positives: 1 rows, 8 first, are not those of seed",
+        ),
+        (lambda rows: _with_row(rows, "images_pos", 3, b""), "exact positives, id 8, is no readable picture"),
+        (lambda rows: replace(rows, images_pos=None, latents_pos=None), "no exact positives"),
+    ],
+)
+def test_a_fault_in_a_shard_is_named(tmp_path, change, said):
+    root = _write(tmp_path, replace(MANIFEST, pairs=PAIRS), {SECOND: change})
+    faults = verify(root)
+    assert len(faults) == 1
+    assert said in faults[0]
+    assert SECOND in faults[0]
+
+
+def test_rows_that_are_in_two_splits_are_found(tmp_path):
+    train = sample_latents(12, MANIFEST.seed)
+    test = "test-00000-of-00002.parquet"
+    root = _write(tmp_path, MANIFEST, {test: lambda rows: replace(rows, latents=train[3:8])})
+    assert [fault.split(": ")[1] for fault in verify(root)] == [
+        "5 rows of latents, 0 first, are not those of seed 2",
+        "5 rows of latents are both in train and in test",
+    ]
+
+
+def test_files_are_missing_foreign_and_damaged_at_once(tmp_path):
+    root = _write(tmp_path, MANIFEST)
+    (root / "data" / SECOND).unlink()
+    (root / "data" / "train-00000-of-00007.parquet").write_bytes(b"foreign")
+    third = root / "data" / "train-00002-of-00003.parquet"
+    third.write_bytes(third.read_bytes()[:-1])
+    faults = "\n".join(verify(root))
+    assert f"{SECOND}: in the manifest and not there" in faults
+    assert "train-00000-of-00007.parquet: there and not planned" in faults
+    assert f"{third}: its checksum is not that of the manifest" in faults
+    assert f"{third} cannot be read as Parquet" in faults
+
+
+def test_a_dataset_that_is_not_complete_says_what_is_missing(tmp_path):
+    root = _write(tmp_path, MANIFEST)
+    manifest = Manifest.read(root)
+    manifest.with_shards(manifest.shards[2:]).write(root)
+    (root / "data" / manifest.shards[0].name).unlink()
+    faults = verify(root)
+    assert len(faults) == 2
+    assert f"{manifest.shards[0].name}: planned and not there yet" in faults[0]
+    assert f"{manifest.shards[1].name}: there and not in the manifest" in faults[1]
+
+
+def test_a_shard_that_is_listed_twice_is_doubled(tmp_path):
+    root = _write(tmp_path, MANIFEST)
+    manifest = Manifest.read(root)
+    manifest.with_shards((*manifest.shards, manifest.shards[0])).write(root)
+    assert "in the manifest more than once" in verify(root)[0]
+
+
+def test_given_latents_are_checked_by_their_checksum(tmp_path):
+    given = np.random.default_rng(0).uniform(-1, 1, (12, 10)).astype(np.float32)
+    source = {"train": hashlib.sha256(given.tobytes()).hexdigest(), "test": "uniform"}
+    names = [name for name, _ in MANIFEST.planned("train")]
+    changed = {name: lambda rows: replace(rows, latents=given[rows.index]) for name in names}
+    root = _write(tmp_path, replace(MANIFEST, latents=source), changed)
+    assert verify(root) == []
+    manifest = Manifest.read(root)
+    replace(manifest, latents=source | {"train": "0" * 64}).write(root)
+    assert "train: the latents are not those" in verify(root)[0]
+
+
+def test_a_damaged_manifest_does_not_hide_the_shards(tmp_path):
+    root = _write(tmp_path, MANIFEST, {SECOND: lambda rows: _with_row(rows, "images", 2, b"no picture")})
+    (root / "manifest.json").write_text("{")
+    faults = verify(root)
+    assert "not JSON" in faults[0]
+
+
+def test_other_layouts_are_verified_as_their_readers_see_them(tmp_path):
+    for split, count in (("train", 12), ("test", 6)):
+        (tmp_path / split / "images").mkdir(parents=True)
+        np.save(tmp_path / split / "raw_latents.npy", sample_latents(count, 2, split=split))
+        for row in range(count):
+            (tmp_path / split / "images" / f"{row:0{len(str(count - 1))}d}.png").write_bytes(_picture(row))
+    assert verify(tmp_path) == []
+    (tmp_path / "train" / "images" / "03.png").write_bytes(b"")
+    (tmp_path / "test" / "images" / "5.png").write_bytes(_picture(5, 9))
+    faults = "\n".join(verify(tmp_path))
+    assert "id 3, is no readable picture" in faults
+    assert "id 5: a picture of 9x9 pixels; expected all square, and of one size" in faults
+
+
+def test_a_folder_without_a_dataset_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="holds no dataset"):
+        verify(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        verify(tmp_path / "nowhere")
+
+
+def test_the_command_prints_faults_and_ends_honestly(tmp_path, capsys):
+    root = _write(tmp_path, MANIFEST)
+    assert Verify(str(root)).run() == 0
+    assert "sound (train, test)" in capsys.readouterr().out
+    (root / "data" / SECOND).write_bytes(b"")
+    assert Verify(str(root)).run() == 1
+    assert capsys.readouterr().out.endswith(": 2 faults\n")
