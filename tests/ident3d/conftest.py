@@ -48,8 +48,18 @@ def _contents(root, counts, side, width):
     return Made(root, latents(), pixels(), latents(), pixels())
 
 
-def make_native(root, counts=COUNTS, *, side=SIDE, pairs=False, rows_per_shard=32, factors=FACTORS, manifest=True):
-    """Write a dataset in the native layout; ``counts`` may hold fewer rows than are planned."""
+def make_native(
+    root,
+    counts=COUNTS,
+    *,
+    side=SIDE,
+    pairs=False,
+    rows_per_shard=32,
+    factors=FACTORS,
+    manifest=True,
+    encode=encode_png,
+):
+    """Write a dataset in the native layout, with or without exact positives and manifest."""
     made = _contents(root, counts, side, len(factors))
     plan = Manifest(
         splits=counts,
@@ -67,9 +77,9 @@ def make_native(root, counts=COUNTS, *, side=SIDE, pairs=False, rows_per_shard=3
             path = root / "data" / name
             shard = ShardRows(
                 np.arange(rows.start, rows.stop),
-                [encode_png(picture) for picture in made.pixels[split][part]],
+                [encode(picture) for picture in made.pixels[split][part]],
                 made.latents[split][part],
-                [encode_png(picture) for picture in made.pixels_pos[split][part]] if pairs else None,
+                [encode(picture) for picture in made.pixels_pos[split][part]] if pairs else None,
                 made.latents_pos[split][part] if pairs else None,
             )
             write_shard(path, shard)
