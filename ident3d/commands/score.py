@@ -1,0 +1,55 @@
+"""``ident3d score``: score a submission against a dataset."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+from ident3d.metrics import DegenerateEmbeddingWarning, Scores
+from ident3d.submission import Submission, SubmissionScores, score_on
+from ident3d.submission.strict_json import dumps
+
+__all__ = ["Score"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score a submission against the split of a dataset that it embeds.
+
+    Example: ident3d score mine.zip /data/3dident --extras dci
+    """
+
+    submission: tyro.conf.Positional[Path]
+    """The submission: a folder or a zip archive."""
+    root: tyro.conf.Positional[str]
+    """The dataset: a folder, or "sample"."""
+    protocol: Literal["ident3d-1", "paper"] = "ident3d-1"
+    """Which rows are fitted on and which are scored."""
+    extras: tuple[Literal["nonlinear_r2", "dci"], ...] = ()
+    """Slower metrics to add."""
+    ceiling: Path | None = None
+    """The submission of a supervised encoder, whose scores are shown as the ceiling."""
+    json: bool = False
+    """Print the scores as JSON."""
+
+    def run(self) -> int:
+        """Print the scores of every seed."""
+        submission = Submission.read(self.submission)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the table says the same
+            ceiling = None if self.ceiling is None else self._score(Submission.read(self.ceiling)).scores[0]
+            found = self._score(submission, ceiling)
+        sys.stdout.write(dumps(found.to_json()) if self.json else found.table() + "\n")
+        return EXIT_OK
+
+    def _score(self, submission: Submission, ceiling: Scores | None = None) -> SubmissionScores:
+        from ident3d.dataset import ThreeDIdent  # brings torch, which a faulty submission should not wait for
+
+        data = ThreeDIdent(self.root, split=submission.metadata.split)
+        return score_on(submission, data, protocol=self.protocol, extras=self.extras, ceiling=ceiling)

@@ -1,0 +1,45 @@
+"""``ident3d validate``: say offline everything that is wrong with a submission."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.submission import Submission
+from ident3d.submission.strict_json import dumps
+
+__all__ = ["Validate"]
+
+
+@dataclass(frozen=True)
+class Validate:
+    """Check a submission without the dataset: exit status 0 when it is valid, 1 when something is wrong.
+
+    Example: ident3d validate mine.zip
+    """
+
+    submission: tyro.conf.Positional[Path]
+    """The submission: a folder or a zip archive."""
+    json: bool = False
+    """Print the findings as JSON."""
+
+    def run(self) -> int:
+        """Print what is wrong, or what the submission is."""
+        faults = Submission.faults(self.submission)
+        if self.json:
+            sys.stdout.write(dumps({"valid": not faults, "faults": list(faults)}))
+        elif faults:
+            sys.stdout.write("\n  - ".join([f"{self.submission} is no valid submission:", *faults]) + "\n")
+        else:
+            found = Submission.read(self.submission)
+            rows, width = found.embeddings[0].shape
+            seeds = ", ".join(map(str, found.metadata.seeds))
+            sys.stdout.write(
+                f"{self.submission} is valid: {found.metadata.name}, revision {found.metadata.revision}, "
+                f"{rows} x {width} embeddings of the split {found.metadata.split}, seeds {seeds}\n"
+            )
+        return EXIT_FAILED if faults else EXIT_OK

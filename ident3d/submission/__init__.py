@@ -1,0 +1,15 @@
+"""Submissions: embeddings that somebody hands in to be scored."""
+
+from ident3d.submission.metadata import Compute, Metadata
+from ident3d.submission.scoring import Spread, SubmissionScores, score_on, score_submission
+from ident3d.submission.submission import Submission
+
+__all__ = [
+    "Compute",
+    "Metadata",
+    "Spread",
+    "Submission",
+    "SubmissionScores",
+    "score_on",
+    "score_submission",
+]
