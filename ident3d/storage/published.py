@@ -112,7 +112,7 @@ class PublishedSplit(StoredSplit):
         count = len(self.latents)
         if len(stems) != count:
             raise DatasetError(f"{len(stems)} pictures in {self._images} but {count} rows of latents")
-        digits = len(next(iter(stems), "0"))
+        digits = min(map(len, stems))  # row 0 has the fewest that its name can have, whether padded or not
         missing = next((row for row in range(count) if f"{row:0{digits}d}" not in stems), None)
         if missing is not None:
             raise DatasetError(

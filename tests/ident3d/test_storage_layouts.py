@@ -1,0 +1,47 @@
+"""Which layout a folder has, and what is said where it has none."""
+
+import pytest
+
+from ident3d.conversion import convert
+from ident3d.errors import DatasetError
+from ident3d.storage.layouts import open_split, resolve_root, splits_of
+
+
+def test_layouts_are_detected(native, published, tmp_path):
+    cache = convert(native.root, tmp_path / "cache", "decoded")
+    assert [open_split(root, "test").layout for root in (native.root, published.root, cache)] == [
+        "native",
+        "published",
+        "decoded",
+    ]
+    convert(published.root, published.root, "decoded")
+    assert open_split(published.root, "test").layout == "decoded"  # the fast one, where there are two
+    assert splits_of(published.root) == ["train", "test"]
+
+
+def test_a_split_that_is_not_there(native):
+    with pytest.raises(ValueError, match=r"has no split 'val'; it has train, test"):
+        open_split(native.root, "val")
+
+
+def test_a_root_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        open_split(tmp_path / "nowhere", "train")
+    for way in ("python -m render", "ident3d download", "root='sample'"):
+        assert way in str(error.value)
+
+
+def test_a_root_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        open_split(tmp_path / "file", "train")
+
+
+def test_a_folder_without_a_dataset(tmp_path):
+    with pytest.raises(DatasetError, match=r"holds no dataset: expected data/\*\.parquet, or raw_latents\.npy"):
+        open_split(tmp_path, "train")
+    assert splits_of(tmp_path) == []
+
+
+def test_the_sample_lies_in_the_package():
+    assert resolve_root("sample").parts[-3:] == ("ident3d", "data", "sample")
