@@ -1,7 +1,7 @@
 """The dataset that a conversion reads: all splits of one layout, and their pictures in order."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from ident3d.storage.decoded import DecodedSplit
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.split import StoredSplit, decode, encode_png
 
-__all__ = ["Picture", "Source"]
+__all__ = ["Picture", "Source", "manifest_of"]
 
 _AT_ONCE = 256
 _UNKNOWN = "a conditional that is not recorded"
@@ -45,7 +45,7 @@ class Source:
     manifest: Manifest
 
     @classmethod
-    def of(cls, splits: list[StoredSplit]) -> "Source":
+    def of(cls, splits: Sequence[StoredSplit]) -> "Source":
         """Return the source that consists of ``splits``.
 
         Raises:
@@ -60,7 +60,7 @@ class Source:
                 )
         if len({split.latents_pos is None for split in splits}) > 1:
             raise DatasetError(f"{splits[0].root}: some splits hold exact positives and some do not")
-        return cls({split.split: split for split in splits}, _manifest(splits))
+        return cls({split.split: split for split in splits}, manifest_of(splits))
 
     @property
     def has_positives(self) -> bool:
@@ -109,7 +109,8 @@ def _read(stored: StoredSplit, rows: range, pool: ThreadPoolExecutor, *, positiv
     return map(Picture, encoded, pool.map(decode, encoded, map(stored.place, rows)))
 
 
-def _manifest(splits: list[StoredSplit]) -> Manifest:
+def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
+    """Return the manifest of the dataset that ``splits`` make up, or what can be told of it where it has none."""
     told = [split.provenance() for split in splits]
     if splits[0].latents_pos is not None and told[0].pairs is None:
         told = [replace(manifest, pairs=_UNKNOWN) for manifest in told]

@@ -1,0 +1,40 @@
+"""``ident3d convert``: a dataset in another layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+from ident3d.conversion import ROWS_PER_SHARD, Target, convert
+
+__all__ = ["Convert"]
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Convert a dataset to another layout, pixel for pixel.
+
+    The native layout is Parquet shards that Hugging Face datasets loads as they are. The published one is that of the
+    published archives, raw_latents.npy and images/; exact positives have no place there. The decoded one is uint8
+    memory maps, for training that decoding would slow down; where OUT is ROOT, they lie beside the pictures and are
+    found by themselves.
+
+    Example: ident3d convert ~/data/3dident ~/data/3dident --to decoded
+    """
+
+    root: tyro.conf.Positional[str]
+    """Folder of the dataset, in any layout; "sample" is the one inside the package."""
+    out: tyro.conf.Positional[Path]
+    """The folder to make, new or empty; or ROOT itself for a decoded cache."""
+    to: Target
+    """The layout to convert to."""
+    rows_per_shard: int = ROWS_PER_SHARD
+    """Pictures in a shard of the native layout."""
+
+    def run(self) -> int:
+        """Convert; return the exit status."""
+        convert(self.root, self.out, self.to, rows_per_shard=self.rows_per_shard)
+        return EXIT_OK
