@@ -48,7 +48,11 @@ def main(
     parse = cast("Callable[..., Command]", tyro.extras.subcommand_cli_from_dict)
     try:
         command = parse(
-            commands, prog=program, description=description, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+            commands,
+            prog=program,
+            description=description,
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName),
         )
         return command.run()
     except KeyboardInterrupt:
