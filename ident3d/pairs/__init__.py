@@ -1,0 +1,1 @@
+"""Positive pairs: the index that matches targets to stored latents, and the streams of batches of pairs."""

@@ -1,0 +1,91 @@
+"""What a backend of the pair index does, and which there are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ident3d.pairs.points import Points
+
+__all__ = ["BACKENDS", "Backend", "Options"]
+
+
+class Backend(Protocol):
+    """Finds, for each query, a few points among which the nearest is.
+
+    Attributes:
+        is_exact: whether a query that is settled has its nearest point among the candidates, always.
+    """
+
+    is_exact: bool
+
+    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return candidates.
+
+        Args:
+            queries: (Q, d) float32, Q at least 1, in the metric of the points, on the backend's device.
+            banned: (Q,) int64 point that is no answer, -1 for none; or None.
+
+        Returns:
+            (Q, k) int64 points, -1 for none; and (Q,) bool, whether the query is settled: every point that rounding
+            could make the nearest is among its candidates, or, from an approximate backend, there is a candidate
+            that is not banned. The others are compared with every point.
+        """
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a backend runs.
+
+    Attributes:
+        device: where.
+        threads: the most threads that FAISS uses; None: as many as torch.
+        effort: how much of an approximate index a search looks at; None for the backend's own choice.
+    """
+
+    device: torch.device
+    threads: int | None
+    effort: int | None
+
+
+def _exact(points: Points, options: Options) -> Backend:
+    if options.device.type == "cpu":
+        from ident3d.pairs.cells import CellBackend
+
+        return CellBackend(points, options.threads)
+    from ident3d.pairs.scan import GpuFlatBackend
+
+    return GpuFlatBackend(points, options.device)
+
+
+def _torch(points: Points, options: Options) -> Backend:
+    from ident3d.pairs.scan import TorchBackend
+
+    return TorchBackend(points.to(options.device))
+
+
+def _ivf(points: Points, options: Options) -> Backend:
+    from ident3d.pairs.approximate import IvfBackend
+
+    return IvfBackend(points, options.threads, options.effort, options.device)
+
+
+def _hnsw(points: Points, options: Options) -> Backend:
+    from ident3d.pairs.approximate import HnswBackend
+
+    if options.device.type != "cpu":
+        raise ValueError(
+            f"backend='hnsw' runs on the CPU only, not on {options.device}; 'exact' and 'ivf' run on a GPU"
+        )
+    return HnswBackend(points, options.threads, options.effort)
+
+
+BACKENDS: dict[str, Callable[[Points, Options], Backend]] = {
+    "exact": _exact,
+    "torch": _torch,
+    "ivf": _ivf,
+    "hnsw": _hnsw,
+}
+"""How each backend is made, by its name."""
