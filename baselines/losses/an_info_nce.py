@@ -1,0 +1,87 @@
+"""AnInfoNCE: InfoNCE for conditionals whose width differs from factor to factor."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from baselines.losses.contrast import ContrastOptions, contrast
+from baselines.losses.costs import SquaredEuclidean
+
+__all__ = ["AnInfoNCE", "an_info_nce"]
+
+_SMALLEST_PRECISION = 1e-8  # keeps the gradient finite where softplus underflows
+
+
+def an_info_nce(
+    z: Tensor,
+    z_pos: Tensor,
+    z_neg: Tensor | None = None,
+    precision: Tensor | Sequence[float] | float = 1.0,
+    **options: Unpack[ContrastOptions],
+) -> Tensor:
+    """AnInfoNCE: tell an anchor's positive from negatives by a distance of a learned diagonal metric.
+
+    The cost of a pair is (a - b)^T Lambda (a - b) with a diagonal Lambda, without a factor 1/2: Lambda here is half of
+    what the authors' code calls Lambda.
+
+    Args:
+        z: (B, d) embeddings of the anchors; half precision is computed in float32.
+        z_pos: (B, d) embeddings of their positives.
+        z_neg: (M, d) negatives shared by all anchors, (B, M, d) negatives of each anchor, or None: the batch's other
+            items are the negatives.
+        precision: (d,) positive diagonal of Lambda, or one number for all of it.
+        **options: see :class:`~baselines.losses.contrast.ContrastOptions`.
+
+    Returns:
+        The scalar mean loss in nats, or (B,) with ``reduction="none"``.
+
+    Raises:
+        ValueError: if shapes do not fit, a constant precision is not positive, or a batch of one has no negatives.
+        TypeError: if the embeddings are not floating-point.
+
+    Reference:
+        Rusak et al., InfoNCE: Identifying the Gap Between Theory and Practice, the loss of AnInfoNCE.
+    """
+    widest = torch.promote_types(z.dtype, torch.float32)
+    diagonal = torch.as_tensor(precision, device=z.device, dtype=widest)
+    if diagonal.ndim > 0 and diagonal.shape != z.shape[-1:]:
+        raise ValueError(f"precision must be one number or ({z.shape[-1]},), not {tuple(diagonal.shape)}")
+    # A learned precision is kept positive by its owner: looking at it here would make a GPU wait.
+    if not diagonal.requires_grad and not bool(((diagonal > 0) & diagonal.isfinite()).all()):
+        raise ValueError(f"a precision is positive and finite, not {diagonal.tolist()}")
+    return contrast(SquaredEuclidean(), diagonal.sqrt(), z, z_pos, z_neg, options=options)
+
+
+class AnInfoNCE(nn.Module):
+    """:func:`an_info_nce` with a trainable Lambda.
+
+    Lambda is the softplus of an unconstrained parameter, so it stays positive and is part of the state dict. It moves
+    by about a learning rate a step under Adam, so it usually gets a larger learning rate than the encoder
+    (:func:`baselines.training.optimiser.build_optimiser`).
+
+    Args:
+        dim: dimension d of the embeddings.
+        precision: initial diagonal of Lambda; one positive number, or d of them.
+        **options: see :class:`~baselines.losses.contrast.ContrastOptions`.
+    """
+
+    def __init__(self, dim: int, precision: float | Sequence[float] = 1.0, **options: Unpack[ContrastOptions]) -> None:
+        super().__init__()
+        initial = torch.as_tensor(precision, dtype=torch.float64).expand(dim)
+        if not bool(((initial > 0) & initial.isfinite()).all()):
+            raise ValueError(f"a precision is positive and finite, not {precision}")
+        # The inverse of softplus, log(exp(x) - 1), without overflow.
+        self.raw_precision = nn.Parameter((initial + torch.log(-torch.expm1(-initial))).float())
+        self.options = options
+
+    @property
+    def precision(self) -> Tensor:
+        """(d,) the diagonal of Lambda, differentiable."""
+        return F.softplus(self.raw_precision).clamp_min(_SMALLEST_PRECISION)
+
+    def forward(self, z: Tensor, z_pos: Tensor, z_neg: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch."""
+        return an_info_nce(z, z_pos, z_neg, self.precision, **self.options)

@@ -1,0 +1,169 @@
+"""What the contrastive losses share: choosing negatives, and the loss from the costs.
+
+Every loss here is, for an anchor a with its positive b and negatives b_1 .. b_M,
+``-log(exp(-c(a, b)) / (exp(-c(a, b)) + sum_j exp(-c(a, b_j))))`` for a cost c of a pair.
+"""
+
+import math
+from typing import Literal, TypedDict, cast, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from baselines.losses.costs import Cost
+from baselines.losses.gathering import gather_batch, process_rank
+from baselines.losses.partition import log_partition
+
+__all__ = ["BatchNegatives", "ContrastOptions", "contrast", "temperature_scale"]
+
+BatchNegatives = Literal["anchors", "positives", "both"]
+Reduction = Literal["mean", "none"]
+
+
+class ContrastOptions(TypedDict, total=False):
+    """Keyword options of every contrastive loss.
+
+    Attributes:
+        negatives: which of the batch's other items are negatives where none are given: the other anchors (default;
+            they are independent draws from the marginal, as in the papers' equations), the other positives, or both.
+            An anchor is never its own negative, and its positive never counts twice.
+        symmetric: whether each positive is also an anchor, whose positive is the first one; both directions are
+            computed, each with its own negatives, and averaged. Default False.
+        across_processes: whether the batches of all processes serve as negatives, gradients included; they must have
+            the same shape. Default False.
+        reduction: "mean" over the batch (default), or "none" for the loss of each item.
+    """
+
+    negatives: BatchNegatives
+    symmetric: bool
+    across_processes: bool
+    reduction: Reduction
+
+
+def contrast(
+    cost: Cost,
+    scale: float | Tensor,
+    z: Tensor,
+    z_pos: Tensor,
+    z_neg: Tensor | None,
+    *,
+    options: ContrastOptions,
+) -> Tensor:
+    """Return the contrastive loss under a cost, computed in float32 or wider whatever autocast says.
+
+    Args:
+        cost: the cost of a pair.
+        scale: what the embeddings are multiplied by first; a number, a scalar tensor or (d,).
+        z: (B, d) embeddings of the anchors.
+        z_pos: (B, d) embeddings of their positives.
+        z_neg: (M, d) negatives of every anchor, (B, M, d) negatives of each anchor, or None for the other items.
+        options: see :class:`ContrastOptions`.
+
+    Returns:
+        The scalar mean loss, or (B,) with the reduction "none".
+
+    Raises:
+        ValueError: if the shapes do not fit, there is nothing to contrast with, or an option is unknown.
+        TypeError: if the embeddings are no floating-point numbers.
+    """
+    _check_options(options)
+    _check_embeddings(z, z_pos, z_neg)
+    with torch.autocast(z.device.type, enabled=False):
+        views = [_full(z, z_pos), _full(z_pos, z)]
+        given = None if z_neg is None else _full(z_neg, z)
+        joined = [gather_batch(view) for view in views] if options.get("across_processes", False) else views
+        if cost.translation_invariant:
+            # Before anything is multiplied: digits that only say where the batch lies are of no use.
+            centre = views[0].detach().mean(0)
+            views, joined = [view - centre for view in views], [view - centre for view in joined]
+            given = None if given is None else given - centre
+        views, joined = [view * scale for view in views], [view * scale for view in joined]
+        given = None if given is None else given * scale
+        losses = _one_direction(cost, views, joined, given, options)
+        if options.get("symmetric", False):
+            losses = (losses + _one_direction(cost, views[::-1], joined[::-1], given, options)) / 2
+        return losses if options.get("reduction", "mean") == "none" else losses.mean()
+
+
+def temperature_scale(temperature: float | Tensor, power: float) -> float | Tensor:
+    """Return the factor on embeddings that divides a cost of degree ``power`` by the temperature.
+
+    Args:
+        temperature: a positive number, or a scalar tensor that may be learned and is kept positive by its owner.
+        power: the degree of homogeneity of the cost.
+
+    Raises:
+        ValueError: if the temperature is not positive and finite, or a tensor of more than one number.
+    """
+    if isinstance(temperature, Tensor):
+        if temperature.numel() != 1:
+            raise ValueError(f"a temperature is one number, not a tensor of shape {tuple(temperature.shape)}")
+        return _full(temperature, temperature).reshape(()) ** (-1 / power)
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"a temperature is positive and finite, not {temperature}")
+    return float(temperature ** (-1 / power))
+
+
+def _one_direction(
+    cost: Cost, views: list[Tensor], joined: list[Tensor], given: Tensor | None, options: ContrastOptions
+) -> Tensor:
+    anchors, positives = views
+    if given is None:
+        partition = _partition_over_batch(cost, anchors, joined, options)
+    elif given.ndim == 2:
+        partition = log_partition(cost, anchors, given)
+    else:
+        partition = torch.logsumexp(-cost.paired(anchors.unsqueeze(1), given), 1)
+    # log(exp(-c) + exp(partition)) + c, written so that a small loss keeps its digits and a large one stays finite.
+    return F.softplus(partition + cost.paired(anchors, positives), threshold=40.0)
+
+
+def _partition_over_batch(cost: Cost, anchors: Tensor, joined: list[Tensor], options: ContrastOptions) -> Tensor:
+    total = len(joined[0])
+    if total < 2:
+        raise ValueError(
+            "a batch of one pair holds nothing to contrast it with: give z_neg, or a batch of at least two pairs"
+        )
+    columns = {"anchors": slice(0, 1), "positives": slice(1, 2), "both": slice(0, 2)}
+    candidates = joined[columns[options.get("negatives", "anchors")]]
+    first = process_rank() * len(anchors) if options.get("across_processes", False) else 0
+    rows = torch.arange(first, first + len(anchors), device=anchors.device)
+    own = torch.stack([rows + total * i for i in range(len(candidates))], dim=1)
+    return log_partition(cost, anchors, torch.cat(candidates), own)
+
+
+def _full(z: Tensor, partner: Tensor) -> Tensor:
+    widest = torch.promote_types(torch.promote_types(z.dtype, partner.dtype), torch.float32)
+    return z.to(widest)
+
+
+def _check_embeddings(z: Tensor, z_pos: Tensor, z_neg: Tensor | None) -> None:
+    for name, tensor in (("z", z), ("z_pos", z_pos), ("z_neg", z_neg)):
+        if tensor is not None and not tensor.is_floating_point():
+            raise TypeError(f"{name} must hold floating-point embeddings, not {tensor.dtype}")
+    if z.ndim != 2 or z.shape != z_pos.shape or 0 in z.shape:
+        raise ValueError(
+            f"z and z_pos must be non-empty and of the same shape (B, d), not {tuple(z.shape)} and {tuple(z_pos.shape)}"
+        )
+    if z_neg is None:
+        return
+    length, dim = z.shape
+    fits = z_neg.ndim == 2 or (z_neg.ndim == 3 and len(z_neg) == length)
+    if not fits or z_neg.shape[-1] != dim or z_neg.shape[-2] == 0:
+        raise ValueError(
+            f"z_neg must be (M, {dim}), shared by all anchors, or ({length}, M, {dim}) with M of at least 1, "
+            f"not {tuple(z_neg.shape)}"
+        )
+
+
+def _check_options(options: ContrastOptions) -> None:
+    unknown = sorted(set(options) - set(ContrastOptions.__annotations__))
+    if unknown:
+        raise TypeError(
+            f"unknown options {unknown}; a contrastive loss takes {sorted(ContrastOptions.__annotations__)}"
+        )
+    for name, kind in (("negatives", BatchNegatives), ("reduction", Reduction)):
+        value = cast("dict[str, object]", options).get(name)
+        if value is not None and value not in get_args(kind):
+            raise ValueError(f"{name} is one of {list(get_args(kind))}, not {value!r}")

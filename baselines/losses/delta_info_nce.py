@@ -1,0 +1,88 @@
+"""delta-InfoNCE: InfoNCE with an L^p distance in place of the dot product."""
+
+from typing import Unpack
+
+from torch import Tensor, nn
+
+from baselines.losses.contrast import ContrastOptions, contrast, temperature_scale
+from baselines.losses.costs import Cost, MinkowskiDistance, MinkowskiPower, SquaredEuclidean
+
+__all__ = ["DeltaInfoNCE", "delta_info_nce"]
+
+
+def delta_info_nce(
+    z: Tensor,
+    z_pos: Tensor,
+    z_neg: Tensor | None = None,
+    p: float = 2,
+    temperature: float | Tensor = 1.0,
+    *,
+    metric: bool = False,
+    **options: Unpack[ContrastOptions],
+) -> Tensor:
+    """delta-InfoNCE: tell an anchor's positive from negatives by an L^p distance.
+
+    By default delta is the p-th power sum_k |a_k - b_k|^p, a semi-metric: p = 2 then stands for a normal conditional
+    and p = 1 for a Laplace one, exp(-delta) being their density. ``metric=True`` takes the p-th root of it, the metric
+    of the paper's definition.
+
+    For p = 2 the powers come from one matrix multiplication; other distances are computed in blocks. No tensor of
+    B x B x d numbers exists for any p. On a CUDA device the multiplication follows
+    ``torch.set_float32_matmul_precision``: leave it at "highest", TF32 has too few digits for differences.
+
+    Args:
+        z: (B, d) embeddings of the anchors; half precision is computed in float32.
+        z_pos: (B, d) embeddings of their positives.
+        z_neg: (M, d) negatives shared by all anchors, (B, M, d) negatives of each anchor, or None: the batch's other
+            items are the negatives.
+        p: exponent of the distance, at least 1.
+        temperature: divides delta; a number, or a scalar tensor that is learned.
+        metric: whether delta is the L^p metric and not its p-th power.
+        **options: see :class:`~baselines.losses.contrast.ContrastOptions`.
+
+    Returns:
+        The scalar mean loss in nats, or (B,) with ``reduction="none"``.
+
+    Raises:
+        ValueError: if shapes do not fit, p is below 1, the temperature is not positive, or a batch of one has no
+            negatives.
+        TypeError: if the embeddings are not floating-point.
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, definition 1, eq. 6; semi-metrics
+        in appendix A.2.4.
+    """
+    degree = 1 if metric else p
+    return contrast(_cost(p, metric=metric), temperature_scale(temperature, degree), z, z_pos, z_neg, options=options)
+
+
+class DeltaInfoNCE(nn.Module):
+    """:func:`delta_info_nce` as a module without parameters.
+
+    Args:
+        p: exponent of the distance, at least 1.
+        temperature: divides delta.
+        metric: whether delta is the L^p metric and not its p-th power.
+        **options: see :class:`~baselines.losses.contrast.ContrastOptions`.
+    """
+
+    def __init__(
+        self, p: float = 2, temperature: float = 1.0, *, metric: bool = False, **options: Unpack[ContrastOptions]
+    ) -> None:
+        super().__init__()
+        _cost(p, metric=metric)
+        temperature_scale(temperature, 1)
+        self.p = p
+        self.temperature = temperature
+        self.metric = metric
+        self.options = options
+
+    def forward(self, z: Tensor, z_pos: Tensor, z_neg: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch."""
+        return delta_info_nce(z, z_pos, z_neg, self.p, self.temperature, metric=self.metric, **self.options)
+
+
+def _cost(p: float, *, metric: bool) -> Cost:
+    if metric:
+        return MinkowskiDistance(p)
+    return SquaredEuclidean() if p == 2 else MinkowskiPower(p)

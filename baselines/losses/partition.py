@@ -1,0 +1,75 @@
+"""The log partition over negatives, in blocks: memory stays flat however large the batch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from baselines.losses.costs import Cost
+
+__all__ = ["log_partition"]
+
+_NUMBERS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}  # what a CPU's cache holds; what keeps a GPU busy
+
+
+def log_partition(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
+    """Return log sum_j exp(-cost(anchor_i, candidate_j)), the anchor's own candidates left out.
+
+    The matrix of costs is walked in blocks of anchors and computed again in the backward pass, so neither it nor any
+    (B, M, d) tensor is ever kept. First derivatives only.
+
+    Args:
+        cost: the cost of a pair.
+        anchors: (B, d) float32 or float64.
+        candidates: (M, d) of the same type.
+        own: (B, k) int64 indices of the candidates that are no negatives of an anchor; None leaves none out.
+
+    Returns:
+        (B,) of the same type.
+    """
+    value: Tensor = _LogPartition.apply(anchors, candidates, own, cost)
+    return value
+
+
+class _LogPartition(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchors: Tensor, candidates: Tensor, own: Tensor | None, cost: Cost) -> Tensor:
+        rows = _rows_per_block(cost, anchors, candidates)
+        value = anchors.new_empty(len(anchors))
+        for start in range(0, len(anchors), rows):
+            block = slice(start, start + rows)
+            value[block] = torch.logsumexp(_logits(cost, anchors[block], candidates, _rows(own, block)), 1)
+        ctx.save_for_backward(anchors, candidates, own, value)
+        ctx.cost, ctx.rows = cost, rows
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        anchors, candidates, own, value = ctx.saved_tensors
+        grad_anchors, grad_candidates = torch.empty_like(anchors), torch.zeros_like(candidates)
+        # A backward pass may be called where autocast is on, which would multiply in half precision.
+        with torch.autocast(anchors.device.type, enabled=False):
+            for start in range(0, len(anchors), ctx.rows):
+                block = slice(start, start + ctx.rows)
+                logits = _logits(ctx.cost, anchors[block], candidates, _rows(own, block))
+                shares = logits.sub_(value[block].unsqueeze(1)).exp_()
+                weights = shares.mul_(-grad[block].unsqueeze(1))
+                grad_anchors[block], part = ctx.cost.pull(weights, anchors[block], candidates)
+                grad_candidates += part
+        return grad_anchors, grad_candidates, None, None
+
+
+def _rows_per_block(cost: Cost, anchors: Tensor, candidates: Tensor) -> int:
+    numbers = _NUMBERS_PER_BLOCK.get(anchors.device.type, _NUMBERS_PER_BLOCK["cuda"])
+    return max(1, numbers // (len(candidates) * cost.numbers_per_pair(anchors.shape[1])))
+
+
+def _rows(own: Tensor | None, block: slice) -> Tensor | None:
+    return None if own is None else own[block]
+
+
+def _logits(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None) -> Tensor:
+    logits = cost.matrix(anchors, candidates).neg_()
+    return logits if own is None else logits.scatter_(1, own, -torch.inf)

@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from baselines.losses import partition
+from baselines.losses.costs import MinkowskiDistance, MinkowskiPower, NegativeDot, SquaredEuclidean
+
+COSTS = [
+    NegativeDot(),
+    SquaredEuclidean(),
+    MinkowskiPower(1),
+    MinkowskiPower(2.5),
+    MinkowskiPower(3),
+    MinkowskiDistance(1),
+    MinkowskiDistance(2),
+]
+
+
+def sets(rows, columns, dim=4):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(n, dim, generator=generator, dtype=torch.float64).requires_grad_() for n in (rows, columns)]
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_matrix_and_pairs_agree(cost):
+    a, b = sets(5, 7)
+    torch.testing.assert_close(cost.matrix(a, b), cost.paired(a.unsqueeze(1), b.unsqueeze(0)), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_the_derivative_is_that_of_the_value(cost):
+    own = torch.tensor([[0, 3], [1, 4], [2, 5]])
+    for left_out in (None, own):
+        torch.autograd.gradcheck(lambda a, b, ids=left_out: partition.log_partition(cost, a, b, ids), sets(3, 7))
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_blocks_change_nothing(cost, monkeypatch):
+    a, b = sets(23, 23)
+    own = torch.arange(23).unsqueeze(1)
+    whole = partition.log_partition(cost, a, b, own)
+    gradients = torch.autograd.grad(whole.sum(), (a, b))
+    monkeypatch.setitem(partition._NUMBERS_PER_BLOCK, "cpu", 23 * 4 * 5)
+    blocks = partition.log_partition(cost, a, b, own)
+    torch.testing.assert_close(blocks, whole, rtol=1e-13, atol=0)
+    torch.testing.assert_close(torch.autograd.grad(blocks.sum(), (a, b)), gradients, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_no_block_holds_more_numbers_than_it_may(cost, monkeypatch):
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                largest = max(largest, result.numel())
+            return result
+
+    monkeypatch.setitem(partition._NUMBERS_PER_BLOCK, "cpu", 4096)
+    a, b = sets(300, 300)
+    with Watch():
+        partition.log_partition(cost, a, b).sum().backward()
+    assert largest <= 4096
+
+
+@pytest.mark.parametrize("cost", [MinkowskiDistance(1), MinkowskiDistance(2), MinkowskiDistance(3)], ids=str)
+def test_the_metric_has_no_slope_between_equal_points(cost):
+    a = torch.zeros(2, 3, requires_grad=True)
+    partition.log_partition(cost, a, torch.zeros(4, 3)).sum().backward()
+    assert torch.equal(a.grad, torch.zeros(2, 3))
+    a.grad = None
+    cost.paired(a, torch.zeros(2, 3)).sum().backward()
+    assert torch.equal(a.grad, torch.zeros(2, 3))
