@@ -1,0 +1,150 @@
+"""Datasets on the Hugging Face hub, in the native layout."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import torch
+from PIL import Image
+from torch.utils.data import IterableDataset
+
+from ident3d.dataset import ThreeDIdent
+from ident3d.errors import DatasetError, MissingDependencyError
+from ident3d.storage.card import CARD_NAME
+from ident3d.storage.manifest import MANIFEST_NAME
+from ident3d.storage.native import DATA_FOLDER
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["StreamedSplit", "from_hub"]
+
+Transform = Callable[[Image.Image], Any]
+
+
+@overload
+def from_hub(
+    repository: str | Path,
+    split: str = ...,
+    streaming: Literal[False] = ...,
+    transform: Transform | None = ...,
+    revision: str | None = ...,
+) -> ThreeDIdent: ...
+@overload
+def from_hub(
+    repository: str | Path,
+    split: str = ...,
+    *,
+    streaming: Literal[True],
+    transform: Transform | None = ...,
+    revision: str | None = ...,
+) -> "StreamedSplit": ...
+def from_hub(
+    repository: str | Path,
+    split: str = "train",
+    streaming: bool = False,
+    transform: Transform | None = None,
+    revision: str | None = None,
+) -> "ThreeDIdent | StreamedSplit":
+    """Open a dataset of the Hugging Face hub: one that ``python -m render`` or ``ident3d convert`` made.
+
+    The shards of the split are fetched into the cache of the hub, once, and read from there as any other folder.
+    Streaming fetches them while they are read, and keeps nothing.
+
+    Args:
+        repository: name on the hub, as "owner/name"; or a folder.
+        split: "train" or "test".
+        streaming: read rows in order, as they come from the hub.
+        transform: applied to the PIL image of an item; None leaves it as it is.
+        revision: branch, tag or commit of the repository.
+
+    Returns:
+        A :class:`~ident3d.ThreeDIdent`, or a :class:`StreamedSplit` where ``streaming`` is asked for.
+
+    Raises:
+        MissingDependencyError: if Hugging Face `datasets` is not installed: ``pip install 'ident3d[hub]'``.
+        DatasetError: if there is no such repository, it cannot be reached, or it holds no dataset of ident3d.
+        ValueError: if it has no such split.
+    """
+    if streaming:
+        return StreamedSplit(_streamed(repository, split, revision), transform)
+    return ThreeDIdent(_fetched(repository, split, revision), split=split, transform=transform)
+
+
+class StreamedSplit(IterableDataset[tuple[Any, torch.Tensor]]):
+    """Rows of a dataset in order, as they arrive: (image, latents) like the items of :class:`~ident3d.ThreeDIdent`.
+
+    The workers of a DataLoader share the shards between them, so use no more workers than there are shards.
+
+    Args:
+        rows: an iterable dataset of Hugging Face with the columns image and latents.
+        transform: applied to the PIL image of an item; None leaves it as it is.
+
+    Attributes:
+        rows: the iterable dataset of Hugging Face.
+    """
+
+    def __init__(self, rows: "datasets.IterableDataset", transform: Transform | None = None) -> None:
+        self.rows = rows
+        self.transform = transform
+
+    def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
+        for row in self.rows:
+            image = row["image"].convert("RGB")
+            yield (
+                image if self.transform is None else self.transform(image),
+                torch.tensor(row["latents"], dtype=torch.float32),
+            )
+
+    def shuffled(self, seed: int, buffer_size: int = 1000) -> "StreamedSplit":
+        """Return this split with its shards in another order, and rows drawn from a buffer of the next ones.
+
+        Args:
+            seed: what the order depends on; give another in every epoch.
+            buffer_size: rows in the buffer.
+        """
+        return StreamedSplit(self.rows.shuffle(seed=seed, buffer_size=buffer_size), self.transform)
+
+
+def _fetched(repository: str | Path, split: str, revision: str | None) -> Path:
+    """Return a folder with the shards of a split, fetched where it is no folder already."""
+    if Path(repository).expanduser().is_dir():
+        return Path(repository).expanduser()
+    try:
+        from huggingface_hub import snapshot_download
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("huggingface_hub", "read a dataset of the Hugging Face hub", "hub") from error
+    wanted = [MANIFEST_NAME, CARD_NAME, f"{DATA_FOLDER}/{split}-*.parquet"]
+    try:
+        folder = snapshot_download(str(repository), repo_type="dataset", revision=revision, allow_patterns=wanted)
+    except (OSError, ValueError) as error:  # what the hub's client raises is one of these
+        raise _unreachable(repository, error) from error
+    if not list(Path(folder).glob(wanted[-1])):
+        raise ValueError(f"the dataset {repository} on the hub has no split {split!r} in the native layout")
+    return Path(folder)
+
+
+def _streamed(repository: str | Path, split: str, revision: str | None) -> "datasets.IterableDataset":
+    try:
+        import datasets
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("datasets", "stream a dataset of the Hugging Face hub", "hub") from error
+    path = os.path.expanduser(repository)  # noqa: PTH111 - a repository's name is no path
+    try:
+        rows = datasets.load_dataset(path, split=split, streaming=True, revision=revision)
+    except ValueError as error:
+        if "split" in str(error):
+            raise
+        raise _unreachable(repository, error) from error
+    except OSError as error:
+        raise _unreachable(repository, error) from error
+    columns = rows.column_names or []
+    missing = [name for name in ("image", "latents") if name not in columns]
+    if missing:
+        raise DatasetError(f"{repository} lacks the columns {', '.join(missing)}; it has {', '.join(columns)}")
+    return rows
+
+
+def _unreachable(repository: str | Path, error: Exception) -> DatasetError:
+    return DatasetError(f"{repository} is no folder, and cannot be read as a dataset of the Hugging Face hub: {error}")
