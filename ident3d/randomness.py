@@ -72,6 +72,6 @@ def uniform_rows(n: int, width: int, seed: int, purpose: str, start: int = 0) ->
     key = np.frombuffer(_digest(seed, purpose)[:16], dtype=np.uint64)
     philox = np.random.Philox(key=key)
     philox.advance(start * blocks)
-    words = philox.random_raw(n * blocks * _WORDS_PER_BLOCK).reshape(n, -1)[:, :width]
+    words = philox.random_raw(n * blocks * _WORDS_PER_BLOCK).reshape(n, blocks * _WORDS_PER_BLOCK)[:, :width]
     odd = 2 * (words >> np.uint64(41)).astype(np.int64) + 1 - 2**23
     return (odd * 2.0**-23).astype(np.float32)
