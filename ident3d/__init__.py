@@ -7,30 +7,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ident3d import conditionals as conditionals
+    from ident3d import marginals as marginals
+    from ident3d import metrics as metrics
+    from ident3d.conditionals import AnisotropicNormal as AnisotropicNormal
+    from ident3d.conditionals import GeneralizedNormal as GeneralizedNormal
+    from ident3d.conditionals import Laplace as Laplace
+    from ident3d.conditionals import Normal as Normal
+    from ident3d.conditionals import Product as Product
+    from ident3d.conditionals import Uniform as Uniform
+    from ident3d.conditionals import VonMisesFisher as VonMisesFisher
     from ident3d.dataset import ThreeDIdent as ThreeDIdent
     from ident3d.factors import FACTORS as FACTORS
     from ident3d.factors import Factor as Factor
     from ident3d.factors import Factors as Factors
+    from ident3d.hub import from_hub as from_hub
     from ident3d.latents import from_physical as from_physical
     from ident3d.latents import sample_latents as sample_latents
     from ident3d.latents import to_physical as to_physical
+    from ident3d.mutual_information import true_mutual_information as true_mutual_information
+    from ident3d.spaces import Box as Box
+    from ident3d.spaces import Sphere as Sphere
+    from ident3d.spaces import Unbounded as Unbounded
+    from ident3d.submission import Submission as Submission
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "FACTORS": "factors",
-    "Factor": "factors",
-    "Factors": "factors",
-    "ThreeDIdent": "dataset",
-    "from_physical": "latents",
-    "sample_latents": "latents",
-    "to_physical": "latents",
+_NAMES = {
+    "conditionals": (
+        "AnisotropicNormal",
+        "GeneralizedNormal",
+        "Laplace",
+        "Normal",
+        "Product",
+        "Uniform",
+        "VonMisesFisher",
+    ),
+    "dataset": ("ThreeDIdent",),
+    "factors": ("FACTORS", "Factor", "Factors"),
+    "hub": ("from_hub",),
+    "latents": ("from_physical", "sample_latents", "to_physical"),
+    "mutual_information": ("true_mutual_information",),
+    "spaces": ("Box", "Sphere", "Unbounded"),
+    "submission": ("Submission",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+_MODULES = ("conditionals", "marginals", "metrics")
 
-__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - names, spelled once above
+__all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604 - names, spelled once above
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"ident3d.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ident3d' has no attribute {name!r}")
     value = getattr(import_module(f"ident3d.{_HOMES[name]}"), name)
