@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ident3d.randomness import torch_generator
 
 if TYPE_CHECKING:
-    from ident3d.conditionals.conditional import Conditional
+    from ident3d.conditionals import Conditional
 
 __all__ = ["exact_positives"]
 

@@ -4,7 +4,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ident3d.errors import DatasetError
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["check_space", "check_writable", "picture_bytes", "started"]
@@ -17,7 +16,8 @@ def started(root: Path) -> Manifest | None:
 
     Raises:
         NotADirectoryError: if ``root`` is a file.
-        DatasetError: if the folder holds something else, or its manifest is damaged.
+        ValueError: if the folder holds something else.
+        DatasetError: if its manifest is damaged, or of another kind.
     """
     if not root.exists():
         return None
@@ -27,7 +27,7 @@ def started(root: Path) -> Manifest | None:
         return Manifest.read(root)
     others = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
     if others:
-        raise DatasetError(
+        raise ValueError(
             f"{root} holds something else ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}) and no "
             f"{MANIFEST_NAME}: render into an empty or a new folder"
         )

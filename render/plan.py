@@ -4,14 +4,13 @@ Everything about a picture follows from the manifest and its :class:`PictureId`:
 any part and with any number of workers.
 """
 
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.conditionals.conditional import Conditional
 from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
 from ident3d.randomness import integer_seed
@@ -19,6 +18,9 @@ from ident3d.storage.manifest import Manifest
 from render.journal import Entry
 from render.pool import Job
 from render.recipe import Recipe
+
+if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
+    from ident3d.conditionals import Conditional
 
 __all__ = ["PictureId", "Plan", "Shard", "rows_per_shard"]
 
@@ -75,7 +77,7 @@ class Plan:
     manifest: Manifest
     recipe: Recipe
     given: npt.NDArray[np.float32] | None = None
-    conditional: Conditional | None = None
+    conditional: "Conditional | None" = None
 
     @property
     def shards(self) -> list[Shard]:
@@ -112,16 +114,29 @@ class Plan:
         """
         latents, latents_pos = self.latents(shard), self.latents_pos(shard)
         for entry in self.entries(shard):
-            if entry in done:
-                continue
-            table = latents_pos if entry.positive and latents_pos is not None else latents
-            scene = self.recipe.world.scene(table[entry.row - shard.rows.start])
-            yield Job(PictureId(shard.split, *entry), scene, self._sampling_seed(shard.split, entry))
+            if entry not in done:
+                table = latents_pos if entry.positive and latents_pos is not None else latents
+                yield self.job(PictureId(shard.split, *entry), table[entry.row - shard.rows.start])
 
-    @property
-    def pictures(self) -> int:
-        """Number of pictures, exact positives included."""
-        return sum(self.manifest.splits.values()) * (1 if self.conditional is None else 2)
+    def job(self, picture: PictureId, latents: npt.NDArray[np.float32]) -> Job[PictureId]:
+        """Return what a picture shows, and the seed of its sampling noise.
+
+        Args:
+            picture: which picture.
+            latents: (d,) float32, its raw latents.
+        """
+        purpose = "render-positive" if picture.positive else "render"
+        seed = integer_seed(self._seed, f"{purpose}/{picture.split}", picture.row)
+        return Job(picture, self.recipe.world.scene(latents), seed)
+
+    def pictures(self, shards: Iterable[Shard]) -> int:
+        """Return how many pictures some shards hold, exact positives included."""
+        return sum(len(shard.rows) for shard in shards) * (1 if self.conditional is None else 2)
+
+    def with_blender(self, series: str) -> "Plan":
+        """Return this plan for a series of Blender, "4.5" say."""
+        recipe = replace(self.recipe, blender=series)
+        return replace(self, recipe=recipe, manifest=replace(self.manifest, render=recipe.to_json()))
 
     @property
     def _seed(self) -> int:
@@ -129,10 +144,6 @@ class Plan:
         if seed is None:
             raise ValueError("a dataset without a seed cannot be rendered")
         return seed
-
-    def _sampling_seed(self, split: str, entry: Entry) -> int:
-        purpose = "render-positive" if entry.positive else "render"
-        return integer_seed(self._seed, f"{purpose}/{split}", entry.row)
 
 
 def rows_per_shard(largest_split: int, bytes_per_row: float) -> int:

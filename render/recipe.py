@@ -8,7 +8,7 @@ from ident3d.storage.manifest import Manifest
 from render.quality import Quality
 from render.world import World
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "series_of"]
 
 
 @dataclass(frozen=True)
@@ -56,3 +56,8 @@ class Recipe:
             raise DatasetError(
                 f"the manifest describes its pictures in a way that is not understood: {error}"
             ) from error
+
+
+def series_of(blender: str) -> str:
+    """Return the series that a version of Blender belongs to: "4.5" for "4.5.15 LTS"."""
+    return ".".join(blender.split(".")[:2])

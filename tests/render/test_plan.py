@@ -32,7 +32,7 @@ def test_every_picture_is_planned_once():
     plan = small_plan()
     keys = [job.key for job in _jobs(plan)]
     assert keys == [PictureId("train", k) for k in range(20)] + [PictureId("test", k) for k in range(10)]
-    assert plan.pictures == 30
+    assert plan.pictures(plan.shards) == 30
     assert [shard.name for shard in plan.shards] == [
         *(f"train-{k:05d}-of-00003.parquet" for k in range(3)),
         *(f"test-{k:05d}-of-00002.parquet" for k in range(2)),
@@ -66,7 +66,7 @@ def test_given_latents_are_those_of_the_train_split():
 
 def test_exact_positives_follow_from_their_own_row():
     plan = small_plan(conditional=Shifted())
-    assert plan.pictures == 60
+    assert plan.pictures(plan.shards[1:2]) == 16
     shard = plan.shards[1]
     positives = plan.latents_pos(shard)
     for row in (8, 13):

@@ -1,0 +1,55 @@
+"""``python -m render traversal``: what each factor does to the picture."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+from ident3d.latents import sample_latents
+from render.commands.hardware import Hardware, HueMapName, QualityName
+from render.folder import check_writable
+from render.quality import quality
+from render.traversal import traversal, traversal_latents
+from render.world import World
+
+__all__ = ["Traversal"]
+
+_INNER = 0.5  # the factors that stay are drawn from the inner half of their range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traversal:
+    """Draw what each factor does: a column a factor, which goes through its range while the others stay.
+
+    Example: python -m render traversal figure3.png --steps 5 --resolution 96
+    """
+
+    output: tyro.conf.Positional[Path]
+    """The picture to write, PNG by its name."""
+    steps: int = 7
+    """Values of each factor, from -1 to 1."""
+    resolution: int = 128
+    """Width and height of one picture in pixels."""
+    seed: int = 0
+    """Which values the factors have while they stay."""
+    quality: QualityName = "standard"
+    """Quality of the pictures."""
+    hue_map: HueMapName = "wrapped"
+    """How hue angles become colours."""
+
+    hardware: Hardware = field(default_factory=Hardware)
+
+    def run(self) -> int:
+        """Render and write; return the exit status."""
+        world = World().with_hue_map(self.hue_map)
+        base = _INNER * sample_latents(1, self.seed, split="traversal", factors=world.factors)[0]
+        traversal_latents(base, self.steps)  # says what is wrong before Blender is started
+        check_writable(self.output.parent)
+        with self.hardware.pool(quality(self.quality), self.resolution) as pool:
+            picture = traversal(world, base, self.steps, pool)
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(self.output)
+        sys.stdout.write(f"{self.output}: {self.steps} values of {len(world.factors)} factors\n")
+        return EXIT_OK

@@ -1,0 +1,62 @@
+"""``python -m render verify``: renders rows of a dataset again, and compares."""
+
+import logging
+import math
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.storage.layouts import resolve_root
+from ident3d.storage.manifest import Manifest
+from render.commands.hardware import Hardware
+from render.recipe import Recipe, series_of
+from render.verification import compare, sampled
+
+__all__ = ["Verify"]
+
+_LOG = logging.getLogger("ident3d.render")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """Render random rows of a dataset again, from what its manifest stores, and compare them with the stored pictures.
+
+    On the same Blender and device the pixels are equal; on another device they differ by rounding. Two pictures of
+    different latents are below 30 dB. ``ident3d verify`` checks the files, and needs no Blender.
+
+    Example: python -m render verify ~/data/3dident --sample 8
+    """
+
+    root: tyro.conf.Positional[str]
+    """Folder of the dataset; "sample" is the one inside the package."""
+    sample: int = 8
+    """How many pictures."""
+    seed: int = 0
+    """Which pictures."""
+    tolerance: float = 40.0
+    """Lowest peak signal-to-noise ratio that counts as the same picture, in dB."""
+
+    hardware: Hardware = field(default_factory=Hardware)
+
+    def run(self) -> int:
+        """Compare; return the exit status."""
+        root = Path(resolve_root(self.root))
+        manifest = Manifest.read(root)
+        recipe = Recipe.of(manifest)
+        pictures = sampled(root, self.sample, self.seed)
+        with self.hardware.pool(recipe.quality, manifest.resolution) as pool:
+            if recipe.blender != series_of(pool.about.blender):
+                _LOG.warning("rendered with Blender %s, compared with %s", recipe.blender, pool.about.blender)
+            comparisons = compare(root, pictures, pool)
+        for comparison in comparisons:
+            value = "equal" if math.isinf(comparison.psnr) else f"{comparison.psnr:.1f} dB"
+            sys.stdout.write(f"{comparison.picture}: {value}\n")
+        different = [str(found.picture) for found in comparisons if found.psnr < self.tolerance]
+        if different:
+            sys.stdout.write(f"{root}: below {self.tolerance:g} dB: {', '.join(different)}\n")
+            return EXIT_FAILED
+        sys.stdout.write(f"{root}: {len(comparisons)} pictures are those that the manifest describes\n")
+        return EXIT_OK

@@ -1,0 +1,140 @@
+"""One run of the render command: checks, workers, pictures, and what came of it."""
+
+import errno
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from ident3d.errors import DatasetError
+from ident3d.storage.manifest import Manifest
+from render.assembly import Assembly
+from render.folder import check_space, check_writable, picture_bytes, started
+from render.part import Part
+from render.plan import Plan, Shard
+from render.pool import Pool
+from render.recipe import series_of
+from render.rendering import Outcome, render_shards
+from render.settings import About
+
+__all__ = ["Production", "produce"]
+
+_LOG = logging.getLogger("ident3d.render")
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_SPACE_MARGIN = 1.1
+
+
+@dataclass(frozen=True)
+class Production:
+    """What a run did.
+
+    Attributes:
+        manifest: the manifest as it is now.
+        outcome: the pictures of this run.
+        seconds: how long the rendering took, without the workers' start.
+    """
+
+    manifest: Manifest
+    outcome: Outcome
+    seconds: float
+
+
+def produce(root: Path, plan: Plan, part: Part, pool: Pool) -> Production:
+    """Render a part of a dataset into a folder, going on with what is there.
+
+    Args:
+        root: the folder; made if it is not there.
+        plan: the dataset, for a series of Blender that is not known yet.
+        part: which of its shards.
+        pool: the workers, not started yet.
+
+    Raises:
+        ValueError: if the folder holds something else, or a dataset with other settings.
+        OSError: if the folder cannot be written or its disk is too small.
+        DatasetError: if the disk fills up.
+        RenderError: if the machine cannot render, or a picture cannot be rendered.
+    """
+    before = started(root)
+    check_writable(root)
+    shards = part.take(plan.shards)
+    unfinished = shards
+    if before is not None:
+        plan = _agreed(plan, before, root)
+        assembly = Assembly(root, plan)
+        unfinished = assembly.unfinished(shards)
+        if not unfinished:
+            return Production(assembly.compose(), Outcome(), 0.0)
+    check_space(root, int(plan.pictures(unfinished) * picture_bytes(plan.manifest.resolution) * _SPACE_MARGIN))
+    with pool:
+        plan = _for_blender(plan, pool.about)
+        assembly = Assembly(root, plan)
+        assembly.compose()  # the settings stand before the first picture
+        _announce(root, plan, part, unfinished, pool.about)
+        start = time.perf_counter()
+        outcome = _render(assembly, unfinished, pool)
+    return Production(assembly.compose(), outcome, time.perf_counter() - start)
+
+
+def _agreed(plan: Plan, before: Manifest, root: Path) -> Plan:
+    """Return the plan for the series of Blender that a folder was begun with, if all other settings agree."""
+    plan = plan.with_blender(str(before.render.get("blender")))
+    differences = before.differences(plan.manifest)
+    if differences:
+        lines = "".join(f"\n  {line}" for line in differences)
+        raise ValueError(
+            f"{root} holds a dataset with other settings, which stays as it is: render into another folder, or with "
+            f"its settings. Its settings against those that were asked for:{lines}"
+        )
+    return plan
+
+
+def _for_blender(plan: Plan, about: About) -> Plan:
+    series = series_of(about.blender)
+    if plan.recipe.blender not in {None, series}:
+        raise ValueError(
+            f"the dataset was begun with Blender {plan.recipe.blender}, and these workers run {about.blender}: its "
+            f"pictures would differ. --blender PATH names another Blender, or a Python with bpy {plan.recipe.blender}"
+        )
+    return plan.with_blender(series)
+
+
+def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], about: About) -> None:
+    manifest, recipe = plan.manifest, plan.recipe
+    counts = " and ".join(f"{count:,} {split}" for split, count in manifest.splits.items())
+    pairs = "" if manifest.pairs is None else f", each with an exact positive from {manifest.pairs}"
+    size = f"{manifest.resolution}x{manifest.resolution}"
+    _LOG.info("%s: %s pictures at %s, seed %s%s", root, counts, size, manifest.seed, pairs)
+    device = f"{about.device} ({about.device_name}), Blender {about.blender}"
+    _LOG.info("quality %s, hue map %s; %s", recipe.quality.name, recipe.world.hue_map, device)
+    of_part = "" if part.count == 1 else f" of part {part}"
+    shards = f"{len(unfinished)} of {len(part.take(plan.shards))} shards{of_part}"
+    _LOG.info("%s to render, %s pictures", shards, f"{plan.pictures(unfinished):,}")
+
+
+def _render(assembly: Assembly, shards: Sequence[Shard], pool: Pool) -> Outcome:
+    """Render with a progress bar, and say what is kept when the run is cut short."""
+    about, denoiser = pool.about, assembly.plan.recipe.quality.denoiser
+    made_by = {
+        "blender": about.blender,
+        "device": str(about.device),
+        "device_name": about.device_name,
+        "denoiser": "none" if denoiser is None else "OpenImageDenoise",
+    }
+    total = assembly.plan.pictures(shards)
+    try:
+        with logging_redirect_tqdm(), tqdm(total=total, unit="picture", smoothing=0.05, disable=None) as bar:
+            return render_shards(assembly, shards, pool, made_by, bar)
+    except KeyboardInterrupt:
+        _LOG.warning("stopped; the pictures that are done are kept: the same command goes on from there")
+        raise
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise DatasetError(
+            f"the disk of {assembly.root} is full; the pictures that are done are kept: free some space, and run the "
+            "same command again"
+        ) from error
