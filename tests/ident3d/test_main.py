@@ -1,0 +1,166 @@
+"""The ident3d command: every command once through its command line."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ident3d.download
+from ident3d.__main__ import main
+from ident3d.dataset import ThreeDIdent
+from ident3d.errors import DatasetError
+
+COMMANDS = ["info", "verify", "convert", "download", "score", "validate"]
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--help"])
+    assert exit_info.value.code == 0
+    shown = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"• {command}" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_an_example(command, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main([command, "--help"])
+    assert exit_info.value.code == 0
+    assert f"Example: ident3d {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["inform"], ["info"], ["convert", "a", "b", "--to", "zip"]])
+def test_a_line_that_cannot_be_parsed_ends_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_info_shows_what_is_there(native, capsys):
+    assert main(["info", str(native.root)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{native.root}: native layout" in shown
+    assert "train 70 8x8 no" in shown
+    assert "test 9 8x8 no" in shown
+    assert ThreeDIdent(native.root, "test").fingerprint[:16] in shown
+    assert "0 position_x position -3 to 3 bu" in shown
+    assert "hue_map wrapped" in shown
+    assert "seed 3" in shown
+
+
+def test_info_as_json(native_pairs, capsys):
+    assert main(["info", str(native_pairs.root), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    train, test = shown["splits"]
+    assert (train["name"], train["rows"], train["width"], train["height"]) == ("train", 70, 8, 8)
+    assert test["fingerprint"] == ThreeDIdent(native_pairs.root, "test").fingerprint
+    assert train["has_positives"]
+    np.testing.assert_allclose(train["low"], native_pairs.latents["train"].min(axis=0))
+    np.testing.assert_allclose(train["high"], native_pairs.latents["train"].max(axis=0))
+    assert [factor["name"] for factor in shown["factors"]][:2] == ["position_x", "position_y"]
+    assert shown["provenance"] == {
+        "seed": 3,
+        "latents": "uniform",
+        "pairs": "normal(sigma=0.1)",
+        "hue_map": "wrapped",
+        "device": ["cpu"],
+    }
+    assert shown["size"] == sum(path.stat().st_size for path in native_pairs.root.rglob("*") if path.is_file())
+
+
+def test_info_counts_what_is_there_of_what_is_planned(native, capsys):
+    path = native.root / "manifest.json"
+    data = json.loads(path.read_text())
+    (native.root / "data" / data["shards"].pop()["name"]).unlink()
+    path.write_text(json.dumps(data))
+    assert main(["info", str(native.root)]) == 0
+    assert "train  64 of 70  8x8" in capsys.readouterr().out
+
+
+def test_convert_makes_a_dataset_that_verify_finds_sound(published, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["convert", str(published.root), str(out), "--to", "native", "--rows-per-shard", "20"]) == 0
+    assert len(list((out / "data").glob("*.parquet"))) == 5
+    assert main(["verify", str(out)]) == 0
+    assert "sound (train, test)" in capsys.readouterr().out
+
+
+def test_verify_ends_with_1_where_something_is_wrong(published, capsys):
+    (published.root / "train" / "images" / "05.png").write_bytes(b"no picture")
+    assert main(["verify", str(published.root)]) == 1
+    shown = capsys.readouterr().out
+    assert "id 5, is no readable picture" in shown
+    assert "1 fault" in shown
+
+
+def test_download_fetches_the_splits_it_is_told_to(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "ident3d.commands.download.download_published", lambda *args, **options: asked.append((args, options))
+    )
+    root = tmp_path / "root"
+    assert main(["download", str(root), "--splits", "test", "--source", "http://127.0.0.1:9", "--keep-archives"]) == 0
+    assert main(["download", str(root)]) == 0
+    assert asked == [
+        ((root, ("test",)), {"source": "http://127.0.0.1:9", "keep_archives": True}),
+        ((root, ("train", "test")), {"source": ident3d.download.SOURCE, "keep_archives": False}),
+    ]
+
+
+def test_a_failed_download_ends_with_1(tmp_path, monkeypatch, caplog):
+    def fail(*args, **options):
+        raise DatasetError("the server answered 404")
+
+    monkeypatch.setattr("ident3d.commands.download.download_published", fail)
+    assert main(["download", str(tmp_path)]) == 1
+    assert "error: the server answered 404" in caplog.text
+
+
+def test_score_and_validate_read_submissions(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["validate", str(tmp_path / "empty")]) == 1
+    assert "is no valid submission" in capsys.readouterr().out
+    assert main(["score", str(tmp_path / "empty"), "sample"]) in {1, 2}
+
+
+def test_errors_are_one_line_on_stderr_of_a_real_process(tmp_path):
+    command = [sys.executable, "-m", "ident3d", "info", str(tmp_path / "nowhere")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in {1, 2}
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"error: there is no folder {tmp_path / 'nowhere'}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_for_shells_hold_commands_and_options(shell, capsys):
+    with pytest.raises(SystemExit):
+        main(["--tyro-print-completion", shell])
+    script = capsys.readouterr().out
+    for word in (*COMMANDS, "rows-per-shard", "keep-archives"):
+        assert word in script
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [(["con"], ["convert"]), (["v"], ["verify", "validate"]), (["convert", "--to", "d"], ["decoded"])],
+)
+def test_bash_completes_what_is_typed(tmp_path, capsys, words, found):
+    with pytest.raises(SystemExit):
+        main(["--tyro-print-completion", "bash"])
+    (tmp_path / "completion").write_text(capsys.readouterr().out)
+    code = f"""
+        source {tmp_path / "completion"}
+        COMP_WORDS=(ident3d {" ".join(words)})
+        COMP_CWORD={len(words)}
+        $(complete -p ident3d | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+    assert sorted(done.stdout.split()) == sorted(found), done.stderr
