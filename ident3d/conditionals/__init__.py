@@ -1,7 +1,8 @@
 """Conditionals: the distribution of a positive's latents around its anchor's, on every kind of space."""
 
 from ident3d.conditionals.anisotropic_normal import AnisotropicNormal
-from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.coordinate import Coordinate
 from ident3d.conditionals.generalized_normal import GeneralizedNormal
 from ident3d.conditionals.laplace import Laplace
 from ident3d.conditionals.normal import Normal

@@ -7,13 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
-from ident3d.conditionals.fisher_bingham import log_normaliser, sample_fisher_bingham
+from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.coordinate import Coordinate
+from ident3d.conditionals.fisher_bingham import log_normaliser, mean_square_displacement, sample_fisher_bingham
 from ident3d.conditionals.normal import Normal
 from ident3d.conditionals.widths import Widths, WidthsLike, as_tensor, per_factor
+from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space, Sphere, Unbounded
 
 __all__ = ["AnisotropicNormal"]
+
+_ANCHORS = 4096
 
 
 @dataclass(frozen=True, init=False)
@@ -51,26 +55,41 @@ class AnisotropicNormal(Conditional):
         self.check(space)
         return super().coordinates(space) if isinstance(space, Sphere) else self._normal.coordinates(space)
 
+    def displacement_std(self, space: Space) -> tuple[float, ...]:
+        """Return the standard deviation of z_pos - z for every factor, over uniform anchors.
+
+        On a sphere it is exact for each anchor and averaged over the same 4,096 anchors in every call, which
+        leaves an error of some 0.3%.
+        """
+        self.check(space)
+        if not isinstance(space, Sphere):
+            return self._normal.displacement_std(space)
+        anchors = Sphere(space.dim).uniform(_ANCHORS, torch_generator(0, "conditionals/displacement"))
+        precision = self.on_unit_sphere(space, anchors.device)
+        squares = mean_square_displacement(anchors, precision).mean(0)
+        return tuple((space.radius * squares.sqrt()).tolist())
+
     @property
     def _normal(self) -> Normal:
         if isinstance(self.precision, tuple):
             return Normal([1 / math.sqrt(2 * precision) for precision in self.precision])
         return Normal(1 / math.sqrt(2 * self.precision))
 
-    def _on_unit_sphere(self, space: Sphere, device: torch.device) -> Tensor:
+    def on_unit_sphere(self, space: Sphere, device: torch.device) -> Tensor:
+        """Return the diagonal (dim,) of the Lambda that does the same on the unit sphere."""
         return (as_tensor(self.precision, device) * space.radius**2).expand(space.dim)
 
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
         """Draw positives exactly, by rejection on a sphere; see :meth:`Conditional.sample_unchecked`."""
         if not isinstance(space, Sphere):
             return self._normal.sample_unchecked(z, space, generator)
-        return sample_fisher_bingham(z / space.radius, self._on_unit_sphere(space, z.device), generator)
+        return sample_fisher_bingham(z / space.radius, self.on_unit_sphere(space, z.device), generator)
 
     def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
         """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
         if not isinstance(space, Sphere):
             return self._normal.log_prob_unchecked(z_pos, z, space)
-        precision = self._on_unit_sphere(space, z.device)
+        precision = self.on_unit_sphere(space, z.device)
         distance = (((z_pos - z) / space.radius).square() * precision).sum(-1)
         surface = (space.dim - 1) * math.log(space.radius)
         return -distance - log_normaliser(z / space.radius, precision) - surface

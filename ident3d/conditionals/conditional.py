@@ -1,28 +1,17 @@
 """What every conditional is: the distribution of a positive around its anchor."""
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from ident3d.conditionals.coordinate import Coordinate
 from ident3d.spaces import Box, Space
 
-__all__ = ["Conditional", "Coordinate", "check_generator"]
-
-
-@dataclass(frozen=True)
-class Coordinate:
-    """The law of one factor where factors are independent: a density proportional to exp(-|z_pos - z|^p / scale^p).
-
-    Attributes:
-        p: the exponent, 1 or larger.
-        scale: the width, infinite for the uniform law.
-    """
-
-    p: float
-    scale: float
+__all__ = ["Conditional", "check_generator"]
 
 
 class Conditional(ABC):
@@ -110,6 +99,18 @@ class Conditional(ABC):
             ValueError: if they are not: on a sphere.
         """
         raise ValueError(f"the factors of {self} on {space} are not independent")
+
+    def displacement_std(self, space: Space) -> tuple[float, ...]:
+        """Return the standard deviation of z_pos - z for every factor, over anchors that are uniform on the space.
+
+        On the unbounded space it is the same for every anchor. It tells how far apart a pair is in each factor, and is
+        a natural length of that factor when pairs are matched.
+
+        Raises:
+            ValueError: on a sphere, for the conditionals whose displacement there is not known.
+        """
+        width = space.width if isinstance(space, Box) else math.inf
+        return tuple(law.displacement_std(width) for law in self.coordinates(space))
 
     @abstractmethod
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:

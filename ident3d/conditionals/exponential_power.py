@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.coordinate import Coordinate
 from ident3d.conditionals.projected import projected_log_density
 from ident3d.conditionals.widths import Widths, as_tensor
 from ident3d.spaces import Box, Space, Sphere, Unbounded

@@ -18,7 +18,7 @@ from torch import Tensor
 from ident3d.conditionals.radial import radial_integral
 from ident3d.errors import Ident3DError
 
-__all__ = ["log_normaliser", "sample_fisher_bingham"]
+__all__ = ["log_normaliser", "mean_square_displacement", "sample_fisher_bingham"]
 
 _NEWTON_STEPS = 12
 _CONTOUR_NODES = 64
@@ -94,31 +94,71 @@ def log_normaliser(z: Tensor, precision: Tensor) -> Tensor:
 
     Args:
         z: (B, n) float64 anchors on the unit sphere.
-        precision: (n,) float64, the positive diagonal of Lambda; gradients flow to it.
+        precision: (n,) float64, the positive diagonal of Lambda.
 
     Returns:
         (B,) float64.
     """
-    with torch.no_grad():
-        shift = _shift(z, precision, z.new_zeros(len(z), 1))
-        shifted = precision + shift
-        curvature = (0.5 / shifted.square() + 2 * (precision * z).square() / shifted.pow(3)).sum(-1, keepdim=True)
-        width = torch.rsqrt(curvature)
-        end = torch.asinh((100 + 10 * precision.max().sqrt()) / width)
-        step = end / _CONTOUR_NODES
-        y = step * torch.arange(_CONTOUR_NODES + 1, dtype=z.dtype, device=z.device)
-        contour = torch.complex(shift - _CONTOUR_SLOPE * width * (y.cosh() - 1), width * y.sinh())
-        speed = torch.complex(width * y.cosh(), _CONTOUR_SLOPE * width * y.sinh())
+    top, _, mass = _contour(z, precision)
+    total = mass.real.sum(-1)
+    return top + total.log() + math.log(2 / math.pi) + z.shape[-1] / 2 * math.log(math.pi)
+
+
+def mean_square_displacement(z: Tensor, precision: Tensor) -> Tensor:
+    """Return E (u_i - z_i)^2 for every factor, exact to rounding: minus the gradient of :func:`log_normaliser`.
+
+    Args:
+        z: (B, n) float64 anchors on the unit sphere.
+        precision: (n,) float64, the positive diagonal of Lambda.
+
+    Returns:
+        (B, n) float64.
+    """
+    _, contour, mass = _contour(z, precision)
+    total = mass.real.sum(-1)
+    levels, group = _levels(precision)
+    pull, spread = [], []
+    for level in levels:
+        inverse = (level + contour).reciprocal()
+        pull.append(((contour * inverse).square() * mass).real.sum(-1) / total)
+        spread.append((inverse * mass).real.sum(-1) / (2 * total))
+    return z.square() * torch.stack(pull, 1)[:, group] + torch.stack(spread, 1)[:, group]
+
+
+def _contour(z: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Lay the contour of each anchor's normaliser.
+
+    Args:
+        z: (B, n) float64 anchors on the unit sphere.
+        precision: (n,) float64, the positive diagonal of Lambda.
+
+    Returns:
+        The logarithm (B,) of the integrand at the saddlepoint; the nodes t (B, K) of the contour's upper half; and the
+        integrand there, less that logarithm, times the rule's weights (B, K). Both complex128.
+    """
+    shift = _shift(z, precision, z.new_zeros(len(z), 1))
+    shifted = precision + shift
+    curvature = (0.5 / shifted.square() + 2 * (precision * z).square() / shifted.pow(3)).sum(-1, keepdim=True)
+    width = torch.rsqrt(curvature)
+    step = torch.asinh((100 + 10 * precision.max().sqrt()) / width) / _CONTOUR_NODES
+    y = step * torch.arange(_CONTOUR_NODES + 1, dtype=z.dtype, device=z.device)
+    contour = torch.complex(shift - _CONTOUR_SLOPE * width * (y.cosh() - 1), width * y.sinh())
+    weights = step * torch.complex(width * y.cosh(), _CONTOUR_SLOPE * width * y.sinh())
+    weights[:, 0] /= 2
+    levels, group = _levels(precision)
+    square = z.new_zeros(len(z), len(levels)).index_add_(1, group, z.square())
     exponent = torch.zeros_like(contour)
-    for column in range(z.shape[-1]):  # one factor at a time: (B, nodes) is the largest array
-        shifted_contour = precision[column] + contour
-        exponent = (
-            exponent + z[:, column, None].square() * contour.square() / shifted_contour - shifted_contour.log() / 2
-        )
+    for index, count in enumerate(group.bincount()):  # equal factors together, and (B, K) is the largest array
+        moved = levels[index] + contour
+        exponent += square[:, index, None] * contour.square() / moved - moved.log() * (count / 2)
     top = exponent[:, :1].real
-    integrand = ((exponent - top).exp() * speed).real
-    total = (integrand.sum(-1) - integrand[:, 0] / 2) * step.squeeze(-1)
-    return top.squeeze(-1) + total.log() + math.log(2 / math.pi) + z.shape[-1] / 2 * math.log(math.pi)
+    return top.squeeze(-1), contour, (exponent - top).exp() * weights
+
+
+def _levels(precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct values of ``precision``, and the index of its own among them for each factor."""
+    levels, group = torch.unique(precision, return_inverse=True)
+    return levels, group
 
 
 def _shift(z: Tensor, precision: Tensor, slack: Tensor) -> Tensor:

@@ -1,12 +1,14 @@
 """The uniform conditional: a positive that knows nothing of its anchor."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.coordinate import Coordinate
 from ident3d.spaces import Box, Space, Sphere
 
 __all__ = ["Uniform"]
@@ -27,7 +29,13 @@ class Uniform(Conditional):
         self.check(space)
         if not isinstance(space, Box):
             return super().coordinates(space)
-        return (Coordinate(p=1.0, scale=float("inf")),) * space.dim
+        return (Coordinate(p=1.0, scale=math.inf),) * space.dim
+
+    def displacement_std(self, space: Space) -> tuple[float, ...]:
+        """Return the standard deviation of z_pos - z for every factor, over uniform anchors."""
+        if isinstance(space, Sphere):
+            return (space.radius * math.sqrt(2 / space.dim),) * space.dim
+        return super().displacement_std(space)
 
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
         """Draw positives anywhere in the space; see :meth:`Conditional.sample_unchecked`."""

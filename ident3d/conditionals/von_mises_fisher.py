@@ -39,6 +39,12 @@ class VonMisesFisher(Conditional):
         is_zero = isinstance(kappa, int | float) and not isinstance(kappa, bool) and kappa == 0
         object.__setattr__(self, "kappa", 0.0 if is_zero else positive(kappa, "kappa"))
 
+    def displacement_std(self, space: Space) -> tuple[float, ...]:
+        """Return the standard deviation of z_pos - z for every coordinate, over uniform anchors."""
+        self.check(space)
+        square = 2 * (1 - mean_cosine(self.kappa, space.dim)) / space.dim
+        return (cast("Sphere", space).radius * math.sqrt(square),) * space.dim
+
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
         """Draw positives exactly, by rejection; see :meth:`Conditional.sample_unchecked`."""
         pole = torch.nn.functional.normalize(z, dim=-1)
