@@ -1,0 +1,76 @@
+"""A batch of positive pairs, and what a dataset has to offer to make one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+__all__ = ["PairBatch", "PairData", "RenderedPairData"]
+
+
+class PairData(Protocol):
+    """A dataset that pairs can be drawn from; :class:`ident3d.ThreeDIdent` is one.
+
+    Attributes:
+        latents: (N, d) float32.
+    """
+
+    latents: Tensor
+
+    def __len__(self) -> int:
+        """Return N."""
+
+    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        """Return the (B, H, W, 3) uint8 pictures of (B,) int64 rows, or of their exact positives."""
+
+
+class RenderedPairData(PairData, Protocol):
+    """A dataset that was rendered with an exact positive for every row.
+
+    Attributes:
+        latents_pos: (N, d) float32, the latents of the positives; None where there are none.
+    """
+
+    latents_pos: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatch:
+    """B positive pairs.
+
+    Pictures are (B, 3, H, W), laid out channels last in memory, as decoders write them and convolutions like them.
+
+    Attributes:
+        x: uint8 pictures of the anchors, or what a transform makes of them.
+        x_pos: likewise, of the positives.
+        z: (B, d) float32 latents of the anchors.
+        z_pos: (B, d) float32 latents of the positives.
+        ids: (B,) int64, rows of the dataset that the anchors are.
+        ids_pos: (B,) int64, likewise of the positives; the anchors' own for exact and augmented pairs.
+        number: the batch's place in the stream.
+    """
+
+    x: Tensor
+    x_pos: Tensor
+    z: Tensor
+    z_pos: Tensor
+    ids: Tensor
+    ids_pos: Tensor
+    number: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
+        """Return this batch on ``device``."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """Return this batch in page-locked memory; a DataLoader with ``pin_memory=True`` calls it."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "number"}
+        return type(self)(**tensors, number=self.number)

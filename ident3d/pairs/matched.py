@@ -1,0 +1,98 @@
+"""Positive pairs that are matched in a finite dataset."""
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ident3d.conditionals.conditional import Conditional
+from ident3d.pairs.batch import PairBatch, PairData
+from ident3d.pairs.index import PairIndex
+from ident3d.pairs.realised import RealisedConditional, realised_conditional
+from ident3d.pairs.stream import PairStream
+from ident3d.spaces import Box, Space
+
+__all__ = ["PositivePairs"]
+
+
+class PositivePairs(PairStream):
+    """Positive pairs of stored pictures, from a conditional.
+
+    The anchor is a stored picture, drawn uniformly. A target is drawn from the conditional around the anchor's
+    latents, and the positive is the stored picture with the latents nearest to the target, the anchor itself left
+    out. A finite dataset widens the conditional by this: see :meth:`realised_conditional`.
+
+    Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
+
+    Args:
+        data: the dataset, of two pictures or more.
+        conditional: what targets are drawn from.
+        batch_size: pairs in a batch, for each rank.
+        seed: seed of the stream, 0 or larger.
+        index: what matches targets to ``data``; None: an exact one in plain L2.
+        space: where the latents live; None: the box [-1, 1]^d.
+        transform: what is made of (B, 3, H, W) uint8 pictures, a function of its input alone.
+
+    Raises:
+        ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
+            latents, or batch size or seed are not usable.
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, ICML 2021, section 4.2.2.
+    """
+
+    def __init__(
+        self,
+        data: PairData,
+        conditional: Conditional,
+        batch_size: int = 512,
+        seed: int = 0,
+        index: PairIndex | None = None,
+        *,
+        space: Space | None = None,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__(data, batch_size, seed, transform)
+        self.conditional = conditional
+        self.index = PairIndex(data.latents) if index is None else index
+        self.space = Box(self.index.width) if space is None else space
+        conditional.check(self.space)
+        self.space.check(data.latents, "the latents of the dataset")
+        if not self.index.holds(data.latents):
+            raise ValueError(
+                f"the index is not one of this dataset's latents: it holds {len(self.index)} rows of "
+                f"{self.index.width}, the dataset {len(data)} of {data.latents.shape[1]}; make it with "
+                "PairIndex(data.latents)"
+            )
+
+    def on_device(self, device: torch.device | str) -> Self:
+        """Return this stream with all pictures on ``device``, matched there too if the index is exact.
+
+        See :meth:`PairStream.on_device`.
+        """
+        moved = super().on_device(device)
+        moved.index = self.index.on(device)
+        return moved
+
+    def realised_conditional(self, draws: int = 20_000) -> RealisedConditional:
+        """Return what this dataset and index make of the conditional.
+
+        Args:
+            draws: number of pairs that it is estimated from.
+
+        Warns:
+            UserWarning: if the dataset is too small for the conditional.
+        """
+        return realised_conditional(
+            self.data.latents, self.conditional, space=self.space, index=self.index, seed=self.seed, draws=draws
+        )
+
+    def _draw(self, number: int) -> PairBatch:
+        anchors = self._anchors(number)
+        z = self.data.latents[anchors]
+        targets = self.conditional.sample(z, self.space, self._generator("targets", number))
+        positives, _ = self.index.match(targets, exclude=anchors)
+        pictures = self._pictures(torch.cat([anchors, positives]))
+        x, x_pos = pictures[: len(anchors)], pictures[len(anchors) :]
+        return PairBatch(x, x_pos, z, self.data.latents[positives], anchors, positives, number)

@@ -1,0 +1,218 @@
+"""What a finite dataset makes of a conditional.
+
+A target that is drawn from the conditional is replaced by the nearest stored latents. With few pictures the nearest
+ones are farther away than the conditional is wide, so positives spread more than asked for, and from one anchor only
+a few of them are ever reached. An encoder learns from the conditional that it sees, which is this one.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ident3d.conditionals.conditional import Conditional
+from ident3d.errors import MissingDependencyError
+from ident3d.factors import FACTORS
+from ident3d.pairs.index import PairIndex
+from ident3d.randomness import torch_generator
+from ident3d.spaces import Box, Space
+
+__all__ = ["RealisedConditional", "realised_conditional"]
+
+_WIDENING = 1.5
+_QUERIES_AT_ONCE = 2048
+_ANCHORS = 100
+_DRAWS_FROM_ANCHOR = 100
+
+
+@dataclass(frozen=True)
+class RealisedConditional:
+    """A conditional, as asked for and as realised by matching in a finite dataset.
+
+    Displacements are positive minus anchor: of the target that was drawn, and of the stored latents that it was
+    matched to.
+
+    Attributes:
+        conditional: text of the conditional.
+        pictures: number of pictures of the dataset.
+        draws: number of pairs that this was estimated from.
+        names: names of the factors.
+        nominal_std: standard deviation of the targets' displacement, one a factor.
+        realised_std: standard deviation of the positives' displacement, one a factor.
+        correlation: between the two displacements, one a factor: what is left of the target in the positive.
+        self_match: share of targets whose nearest stored latents are the anchor's own, which is excluded.
+        distinct_partners: mean number of different positives that 100 draws from one anchor reach.
+        distance: mean distance from a target to the positive, in the metric of the match.
+    """
+
+    conditional: str
+    pictures: int
+    draws: int
+    names: tuple[str, ...]
+    nominal_std: tuple[float, ...]
+    realised_std: tuple[float, ...]
+    correlation: tuple[float, ...]
+    self_match: float
+    distinct_partners: float
+    distance: float
+
+    @property
+    def widening(self) -> tuple[float, ...]:
+        """Realised over nominal standard deviation, one a factor."""
+        return tuple(realised / nominal for realised, nominal in zip(self.realised_std, self.nominal_std, strict=True))
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether the dataset widens the conditional by more than half in some factor."""
+        return max(self.widening) > _WIDENING
+
+    @property
+    def advice(self) -> str:
+        """What is wrong with the pair of dataset and conditional, and what helps; empty when it is fine."""
+        if not self.is_too_small:
+            return ""
+        worst = int(np.argmax(self.widening))
+        return (
+            f"{self.pictures:,} pictures are too few for {self.conditional}: in {self.names[worst]}, positives spread "
+            f"{self.widening[worst]:.1f} times as far as asked for (std {self.realised_std[worst]:.3f}, not "
+            f"{self.nominal_std[worst]:.3f}). More pictures or a wider conditional help, PairIndex(scale=...) for a "
+            "conditional with different widths, and exact pairs: python -m render ROOT --pairs CONDITIONAL"
+        )
+
+    def table(self) -> str:
+        """Return all of this as text, a line for each factor."""
+        width = max(len(name) for name in (*self.names, "factor"))
+        lines = [f"{'factor':{width}}  nominal std  realised std  correlation"]
+        columns = (self.names, self.nominal_std, self.realised_std, self.correlation)
+        lines += [f"{n:{width}}  {a:11.4f}  {b:12.4f}  {c:11.3f}" for n, a, b, c in zip(*columns, strict=True)]
+        means = [float(np.mean(column)) for column in columns[1:]]
+        lines += [f"{'mean':{width}}  {means[0]:11.4f}  {means[1]:12.4f}  {means[2]:11.3f}"]
+        lines += [
+            "",
+            f"{self.conditional} matched in {self.pictures:,} pictures, from {self.draws:,} pairs",
+            f"nearest to the target is the anchor itself: {self.self_match:.1%} (excluded from the match)",
+            f"different positives in {_DRAWS_FROM_ANCHOR} draws from one anchor: {self.distinct_partners:.1f}",
+            f"distance from target to positive: {self.distance:.3f}",
+        ]
+        return "\n".join([*lines, self.advice] if self.advice else lines)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw nominal and realised standard deviations of the factors to an image file.
+
+        Raises:
+            MissingDependencyError: if matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise MissingDependencyError("matplotlib", "plot the realised conditional", "plot") from error
+        figure = Figure(figsize=(8, 4), layout="constrained")
+        axes = figure.add_subplot()
+        places = np.arange(len(self.names))
+        axes.bar(places - 0.2, self.nominal_std, 0.4, label="asked for", color="tab:blue")
+        axes.bar(places + 0.2, self.realised_std, 0.4, label="realised", color="tab:orange")
+        axes.set_xticks(places, self.names, rotation=45, ha="right")
+        axes.set_ylabel("standard deviation of positive - anchor")
+        axes.set_title(f"{self.conditional}, {self.pictures:,} pictures", loc="left")
+        figure.legend(loc="outside upper right", ncols=2)
+        figure.savefig(path, dpi=150)
+
+
+def realised_conditional(
+    latents: Tensor | npt.NDArray[np.float32],
+    conditional: Conditional,
+    *,
+    space: Space | None = None,
+    index: PairIndex | None = None,
+    seed: int = 0,
+    draws: int = 20_000,
+    names: Sequence[str] | None = None,
+) -> RealisedConditional:
+    """Estimate what matching in a finite dataset makes of a conditional; needs no pictures.
+
+    Args:
+        latents: (N, d) float32 latents of the dataset.
+        conditional: what targets are drawn from.
+        space: where the latents live; None: the box [-1, 1]^d.
+        index: what matches targets to ``latents``; None: an exact one in plain L2.
+        seed: of the draws.
+        draws: number of pairs to estimate from, 2 or more.
+        names: names of the factors; None: those of 3DIdent, or numbers where d is not 10.
+
+    Warns:
+        UserWarning: if the dataset is too small for the conditional: some factor's standard deviation is realised
+            more than 1.5 times as large.
+
+    Raises:
+        ValueError: if the conditional is not defined on the space, or draws is below 2.
+    """
+    if draws < 2:
+        raise ValueError(f"a standard deviation takes 2 draws or more, not {draws}")
+    stored = torch.as_tensor(latents)
+    index = PairIndex(stored) if index is None else index
+    matching = _Matching(stored, conditional, Box(index.width) if space is None else space, index, seed)
+    anchors = torch.randint(len(stored), (draws,), generator=torch_generator(seed, "realised/anchors"))
+    targets, positives, distances = matching.pairs(anchors)
+    nominal, realised = targets - stored[anchors], stored[positives] - stored[anchors]
+    few = torch.randint(len(stored), (_ANCHORS,), generator=torch_generator(seed, "realised/partners"))
+    _, partners, _ = matching.pairs(few.repeat_interleave(_DRAWS_FROM_ANCHOR))
+    found = RealisedConditional(
+        conditional=str(conditional),
+        pictures=len(stored),
+        draws=draws,
+        names=_names(index.width) if names is None else tuple(names),
+        nominal_std=_numbers(nominal.double().std(dim=0)),
+        realised_std=_numbers(realised.double().std(dim=0)),
+        correlation=_numbers(_correlation(nominal.double(), realised.double())),
+        self_match=float((_lengths(nominal, index.scale) < distances).double().mean()),
+        distinct_partners=float(np.mean([len(row.unique()) for row in partners.view(_ANCHORS, -1)])),
+        distance=float(distances.double().mean()),
+    )
+    if found.is_too_small:
+        warnings.warn(found.advice, UserWarning, stacklevel=2)
+    return found
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """Everything that decides which positives an anchor gets."""
+
+    latents: Tensor
+    conditional: Conditional
+    space: Space
+    index: PairIndex
+    seed: int
+
+    def pairs(self, anchors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a target, the positive's id and the distance between them for each anchor."""
+        targets, positives, distances = [], [], []
+        for number, start in enumerate(range(0, len(anchors), _QUERIES_AT_ONCE)):
+            part = anchors[start : start + _QUERIES_AT_ONCE]
+            generator = torch_generator(self.seed, "realised/targets", number)
+            targets.append(self.conditional.sample(self.latents[part], self.space, generator))
+            ids, distance = self.index.match(targets[-1], exclude=part)
+            positives.append(ids)
+            distances.append(distance)
+        return torch.cat(targets), torch.cat(positives), torch.cat(distances)
+
+
+def _correlation(a: Tensor, b: Tensor) -> Tensor:
+    a, b = a - a.mean(dim=0), b - b.mean(dim=0)
+    return (a * b).mean(dim=0) / (a.square().mean(dim=0) * b.square().mean(dim=0)).sqrt()
+
+
+def _lengths(displacement: Tensor, scale: Tensor | None) -> Tensor:
+    return (displacement if scale is None else displacement / scale).square().sum(dim=1).sqrt()
+
+
+def _names(width: int) -> tuple[str, ...]:
+    return FACTORS.names if width == len(FACTORS) else tuple(f"factor {column}" for column in range(width))
+
+
+def _numbers(values: Tensor) -> tuple[float, ...]:
+    return tuple(values.tolist())

@@ -1,0 +1,163 @@
+"""What all streams of positive pairs share: order, workers, ranks, resuming, and pictures that stay on a device."""
+
+import copy
+import itertools
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Self, SupportsIndex
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from ident3d.pairs.batch import PairBatch, PairData
+from ident3d.pairs.resident import ResidentPictures
+from ident3d.randomness import integer_seed, torch_generator
+
+__all__ = ["PairStream"]
+
+
+class PairStream(IterableDataset[PairBatch], ABC):
+    """An endless stream of batches of positive pairs.
+
+    Batch b depends on the seed and b only. Iterating gives batches 0, 1, 2, ...; several ranks take turns: at step s,
+    rank r of R gets batch s R + r, so that together they see the stream that one rank would see. Workers of a rank
+    take turns at its steps in the same way. So the stream is the same for any number of workers, any way of starting
+    them, and after any restart.
+
+    Args:
+        data: where latents and pictures come from.
+        batch_size: pairs in a batch, for each rank.
+        seed: seed of the stream, 0 or larger.
+        transform: what is made of (B, 3, H, W) uint8 pictures, where they are: of anchors and positives separately. A
+            function of its input alone, or the stream depends on more than the seed. None leaves pictures as they are.
+
+    Attributes:
+        device: where batches are made.
+
+    Raises:
+        ValueError: if the batch size is not positive, or the seed is negative.
+        TypeError: if one of them is no integer.
+    """
+
+    def __init__(
+        self, data: PairData, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None
+    ) -> None:
+        _check_count(batch_size, "batch_size", 1)
+        integer_seed(seed, "pairs", 0)  # refuses what is no seed
+        self.data = data
+        self.batch_size = batch_size
+        self.seed = seed
+        self.transform = transform
+        self.device = torch.device("cpu")
+        self._step = 0
+        self._rank, self._ranks = 0, 1
+
+    def batch(self, number: int) -> PairBatch:
+        """Return batch ``number`` of the stream, 0 or larger, whatever was returned before."""
+        _check_count(number, "the number of a batch", 0)
+        drawn = self._draw(number)
+        if self.transform is not None:
+            drawn = replace(drawn, x=self.transform(drawn.x), x_pos=self.transform(drawn.x_pos))
+        return drawn.to(drawn.x.device)
+
+    def __iter__(self) -> Iterator[PairBatch]:
+        worker = get_worker_info()
+        first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        for step in itertools.count(self._step + first, stride):
+            yield self.batch(step * self._ranks + self._rank)
+
+    def from_step(self, step: int) -> Self:
+        """Return this stream, starting at ``step``: what a training run resumes with after ``step`` steps."""
+        _check_count(step, "a step", 0)
+        return self._with(_step=step)
+
+    def shard(self, rank: int, world_size: int) -> Self:
+        """Return the part of this stream for one of ``world_size`` ranks; see the class.
+
+        Raises:
+            ValueError: if the rank is not in [0, world_size).
+        """
+        _check_count(world_size, "world_size", 1)
+        _check_count(rank, "rank", 0)
+        if rank >= world_size:
+            raise ValueError(f"rank is in [0, {world_size}) for {world_size} ranks, not {rank}")
+        return self._with(_rank=rank, _ranks=world_size)
+
+    def on_device(self, device: torch.device | str) -> Self:
+        """Return this stream with all pictures in the memory of ``device``, where batches are then made.
+
+        Every picture is decoded once, now. Batches are those of this stream, number by number.
+
+        Raises:
+            ValueError: if the pictures do not fit in the device's free memory.
+        """
+        target = torch.device(device)
+        resident = ResidentPictures(self.data, target, positive=self._uses_positives)
+        return self._with(data=resident, device=target)
+
+    def loader(
+        self,
+        num_workers: int = 0,
+        *,
+        start: int | None = None,
+        pin_memory: bool | None = None,
+        prefetch_factor: int | None = None,
+        multiprocessing_context: Any = None,
+    ) -> DataLoader[PairBatch]:
+        """Return a DataLoader that yields this stream's batches in order, endlessly.
+
+        Args:
+            num_workers: processes that match and decode; 0 does it in this one.
+            start: the first step; None: where this stream starts.
+            pin_memory: whether batches are put in page-locked memory; None: where there is a CUDA device to send
+                them to.
+            prefetch_factor: batches that a worker makes in advance; None for the DataLoader's own choice.
+            multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or None for the default.
+
+        Raises:
+            ValueError: if pictures are on a GPU and workers are asked for: they would not share it.
+        """
+        stream = self if start is None else self.from_step(start)
+        on_gpu = self.device.type != "cpu"
+        if on_gpu and num_workers:
+            raise ValueError(f"pictures on {self.device} are served without workers; use num_workers=0")
+        return DataLoader(
+            stream,
+            batch_size=None,
+            num_workers=num_workers,
+            pin_memory=(torch.cuda.is_available() and not on_gpu) if pin_memory is None else pin_memory,
+            prefetch_factor=prefetch_factor,
+            multiprocessing_context=multiprocessing_context,
+        )
+
+    _uses_positives = False
+
+    @abstractmethod
+    def _draw(self, number: int) -> PairBatch:
+        """Return a batch before the transform: pictures where they are, the rest on the CPU."""
+
+    def _pictures(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        """Return the (B, 3, H, W) uint8 pictures of (B,) rows, channels last in memory."""
+        return self.data.pixels(rows, positive=positive).permute(0, 3, 1, 2)
+
+    def _anchors(self, number: int) -> Tensor:
+        """Return (batch_size,) rows, drawn uniformly: stored latents follow the marginal already."""
+        return torch.randint(len(self.data), (self.batch_size,), generator=self._generator("anchors", number))
+
+    def _generator(self, purpose: str, number: int) -> torch.Generator:
+        return torch_generator(self.seed, f"pairs/{purpose}", number)
+
+    def _with(self, **changes: Any) -> Self:
+        changed = copy.copy(self)
+        vars(changed).update(changes)
+        return changed
+
+
+def _check_count(number: int, what: str, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise TypeError(f"{what} is an integer, not {number!r}")
+    if operator.index(number) < least:
+        raise ValueError(f"{what} is {least} or larger, not {number}")

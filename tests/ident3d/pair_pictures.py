@@ -1,0 +1,29 @@
+"""Pictures that tell which row they are of, for tests of pair streams."""
+
+import torch
+from torch import Tensor
+
+from ident3d import sample_latents
+
+SIZE = 8
+
+
+class NumberedPictures:
+    """N pictures whose first pixel spells the row, and whose exact positives spell it inverted."""
+
+    def __init__(self, n: int, *, pairs: bool = False) -> None:
+        self.latents = torch.from_numpy(sample_latents(n, seed=1))
+        self.latents_pos = self.latents.flip(1).contiguous() if pairs else None
+
+    def __len__(self) -> int:
+        return len(self.latents)
+
+    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        pictures = torch.zeros(len(rows), SIZE, SIZE, 3, dtype=torch.uint8)
+        pictures[:, 0, 0, 0], pictures[:, 0, 0, 1] = (rows % 256).to(torch.uint8), (rows // 256).to(torch.uint8)
+        return 255 - pictures if positive else pictures
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """Read the rows back from (B, 3, H, W) pictures."""
+    return x[:, 0, 0, 0].long() + 256 * x[:, 1, 0, 0].long()
