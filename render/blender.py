@@ -68,6 +68,8 @@ class Blender:
         """
         self._place(scene)
         self._scene.cycles.seed = seed
+        # Without this, Blender keeps the first picture's seed as long as its data persist from picture to picture.
+        self._scene.update_tag()
         bpy.ops.render.render(write_still=True)
         return self._path.read_bytes()
 
