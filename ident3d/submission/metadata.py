@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from ident3d.submission.schema import Rule
 
-__all__ = ["MAX_SEEDS", "Compute", "Metadata"]
+__all__ = ["MAX_SEEDS", "ROLES", "Compute", "Metadata"]
 
 MAX_SEEDS = 64
+ROLES = ("contender", "floor", "ceiling")
 
 _TEXT = Rule(max_length=1000)
 _SHA256 = Rule(what="a SHA-256 in 64 lower-case hexadecimal digits", pattern="[0-9a-f]{64}")
@@ -53,6 +54,8 @@ class Metadata:
         training_fingerprint: fingerprint of the training split; None where it has none.
         compute: what a training run took; None where it was not measured.
         links: web addresses of paper, code and weights.
+        role: "contender"; or "floor" or "ceiling" for an encoder that the others are held against, such as an untrained
+            or a supervised one: shown, not ranked.
         claimed: scores that the authors found themselves, as fractions; never ranked, compared with ours.
     """
 
@@ -70,6 +73,7 @@ class Metadata:
     training_fingerprint: str | None = field(metadata=_SHA256.metadata, default=None)
     compute: Compute | None = None
     links: tuple[str, ...] = field(metadata=_LINK.metadata, default=())
+    role: str = field(metadata=Rule(choices=ROLES).metadata, default=ROLES[0])
     claimed: dict[str, float] = field(metadata=_CLAIM.metadata, default_factory=dict)
 
     def __post_init__(self) -> None:

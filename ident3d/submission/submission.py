@@ -47,6 +47,11 @@ class Submission:
     embeddings: tuple[npt.NDArray[np.float32], ...]
     sha256: dict[str, str]
 
+    @property
+    def embeddings_sha256(self) -> tuple[str, ...]:
+        """Checksums of the embeddings' files, in the order of the seeds."""
+        return tuple(self.sha256[embeddings_name(position)] for position in range(len(self.embeddings)))
+
     @classmethod
     def write(cls, path: str | Path, embeddings: Any, ids: Any, metadata: Metadata) -> Submission:
         """Write a submission; one that is already there is replaced.
