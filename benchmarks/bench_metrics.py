@@ -1,6 +1,6 @@
 """Seconds of ``ident3d.metrics.score`` beside the obvious way, which refits and correlates again for every draw.
 
-Run as ``python benchmarks/bench_metrics.py``. The obvious way is timed on a few bootstrap draws and permutations, and
+Run as ``make bench-metrics``. The obvious way is timed on a few bootstrap draws and permutations, and
 its total is what as many as the protocol's would take.
 """
 

@@ -1,0 +1,122 @@
+"""The board: a folder with tracks, entries, and the files that are generated from them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ident3d.errors import Ident3DError
+from ident3d.storage.atomic import write_text
+from ident3d.submission import strict_json
+from leaderboard.entry import Entry, folded_name
+from leaderboard.tracks import Track, read_tracks
+
+__all__ = ["DEFAULT_FOLDER", "Board", "BoardError"]
+
+DEFAULT_FOLDER = Path(__file__).parent
+_ENTRIES = "entries"
+
+
+class BoardError(Ident3DError):
+    """An entry does not fit the board."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """The entries of all tracks. A damaged entry is set aside with what is wrong; the others are there.
+
+    Attributes:
+        folder: the folder.
+        tracks: the tracks by name.
+        entries: the sound entries by their path, relative to the folder.
+        damaged: what is wrong with each of the other files.
+    """
+
+    folder: Path
+    tracks: dict[str, Track]
+    entries: dict[str, Entry] = field(default_factory=dict)
+    damaged: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Board:
+        """Read the board in ``folder``.
+
+        Raises:
+            TrackError: if the tracks are damaged.
+        """
+        board = cls(folder, read_tracks(folder))
+        for path in sorted((folder / _ENTRIES).rglob("*")):
+            if path.is_dir() or path.name == ".gitkeep":
+                continue
+            name = path.relative_to(folder).as_posix()
+            entry, faults = _read(path)
+            if entry is not None:
+                faults = [*faults, *board._misplaced(entry, name)]
+            if entry is None or faults:
+                board.damaged[name] = faults
+            else:
+                board.entries[name] = entry
+        return board
+
+    def path_of(self, entry: Entry) -> str:
+        """Return where an entry belongs, relative to the folder."""
+        return f"{_ENTRIES}/{entry.track}/{entry.file_name}"
+
+    def add(self, entry: Entry) -> Path:
+        """Write a new entry.
+
+        Raises:
+            BoardError: if its track is unknown, its name and revision are taken, the name belongs to other authors,
+                or the same embeddings are there already.
+        """
+        if entry.track not in self.tracks:
+            raise BoardError(f"no track {entry.track!r}; the tracks are {', '.join(self.tracks)}")
+        path = self.folder / self.path_of(entry)
+        if path.exists():
+            raise BoardError(f"{entry.name!r} has a revision {entry.revision}: raise the revision in the submission")
+        faults = self.conflicts({**self.entries, self.path_of(entry): entry})
+        if faults:
+            raise BoardError("\n  - ".join(["the entry does not fit the board:", *faults]))
+        write_text(path, entry.sealed().to_json())
+        return path
+
+    def replace(self, name: str, entry: Entry) -> None:
+        """Write an entry over the one in the file ``name``."""
+        write_text(self.folder / name, entry.sealed().to_json())
+
+    @staticmethod
+    def conflicts(entries: dict[str, Entry]) -> list[str]:
+        """Return what is wrong between entries: a name that two groups of authors use, embeddings under two names."""
+        faults = []
+        authors: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
+        owners: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for entry in entries.values():
+            authors[entry.track, folded_name(entry.name)].add(tuple(sorted(entry.authors)))
+            for sha256 in entry.embeddings_sha256:
+                owners[entry.track, sha256].add(folded_name(entry.name))
+        for (track, name), groups in authors.items():
+            if len(groups) > 1:
+                who = " and ".join(", ".join(group) for group in sorted(groups))
+                faults.append(f"{track}: the name {name!r} is used by {who}; revisions come from the same authors")
+        for (track, sha256), names in owners.items():
+            if len(names) > 1:
+                faults.append(f"{track}: the same embeddings ({sha256[:12]}) stand under {', '.join(sorted(names))}")
+        return faults
+
+    def _misplaced(self, entry: Entry, name: str) -> list[str]:
+        if entry.track not in self.tracks:
+            return [f"no track {entry.track!r}; the tracks are {', '.join(self.tracks)}"]
+        pinned = self.tracks[entry.track].fingerprints
+        faults = [] if name == self.path_of(entry) else [f"the file of this entry is {self.path_of(entry)}"]
+        if entry.fingerprint is not None and pinned and entry.fingerprint not in pinned:
+            faults.append(f"the fingerprint {entry.fingerprint} is none of the track's")
+        return faults
+
+
+def _read(path: Path) -> tuple[Entry | None, list[str]]:
+    try:
+        data = strict_json.loads(path.read_bytes(), path.name)
+    except (ValueError, OSError) as error:
+        return None, [str(error)]
+    return Entry.of(data)

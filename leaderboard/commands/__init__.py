@@ -1,0 +1,1 @@
+"""The commands of ``python -m leaderboard``: a data class of options each, with the work in ``run``."""

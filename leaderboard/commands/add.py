@@ -1,0 +1,52 @@
+"""``python -m leaderboard add``: make an entry of a submission."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+from ident3d.submission import Submission
+from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
+from leaderboard.recompute import recompute
+
+__all__ = ["Add"]
+
+
+@dataclass(frozen=True)
+class Add:
+    """Recompute the scores of a submission and write its entry.
+
+    Example: python -m leaderboard add mine.zip --data /data/mini --track mini
+    """
+
+    submission: tyro.conf.Positional[Path]
+    """The submission: a folder or a zip archive."""
+    data: Path
+    """The dataset of the track."""
+    track: str = "mini"
+    """The track to add the entry to."""
+    board: Path = DEFAULT_FOLDER
+    """The folder with the entries; the leaderboard's own by default."""
+
+    def run(self) -> int:
+        """Write the entry and say what it holds."""
+        from ident3d.dataset import ThreeDIdent
+
+        board = Board.read(self.board)
+        if self.track not in board.tracks:
+            raise BoardError(f"no track {self.track!r}; the tracks are {', '.join(board.tracks)}")
+        track = board.tracks[self.track]
+        submission = Submission.read(self.submission)
+        today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+        entry = recompute(submission, ThreeDIdent(self.data, split=track.split), track, today)
+        path = board.add(entry)
+        for name, result in entry.results.items():
+            claim = f" (claimed {entry.claimed[name]:.4f})" if name in entry.claimed else ""
+            sys.stdout.write(f"{name}: {result.mean:.4f}{claim}\n")
+        sys.stdout.write(f"wrote {path}; next: python -m leaderboard build\n")
+        return EXIT_OK

@@ -1,0 +1,44 @@
+"""``python -m leaderboard check``: what a pull request has to pass."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.submission.strict_json import dumps
+from leaderboard.board import DEFAULT_FOLDER, Board
+from leaderboard.page import generate
+
+__all__ = ["Check"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Fail when an entry is malformed, altered or in conflict with another, or a generated file is stale.
+
+    Example: python -m leaderboard check
+    """
+
+    board: Path = DEFAULT_FOLDER
+    """The folder with the entries; the leaderboard's own by default."""
+    json: bool = False
+    """Print the findings as JSON."""
+
+    def run(self) -> int:
+        """Print everything that is wrong."""
+        board = Board.read(self.board)
+        faults = [f"{name}: {fault}" for name, found in board.damaged.items() for fault in found]
+        faults += board.conflicts(board.entries)
+        for name, text in generate(board).items():
+            path = self.board / name
+            if not path.is_file() or path.read_bytes() != text.encode():
+                faults.append(f"{name} does not belong to the entries: run python -m leaderboard build")
+        if self.json:
+            sys.stdout.write(dumps({"sound": not faults, "entries": len(board.entries), "faults": faults}))
+        elif faults:
+            sys.stdout.write("\n  - ".join([f"{self.board}:", *faults]) + "\n")
+        else:
+            sys.stdout.write(f"{len(board.entries)} entries, all sound; the generated files belong to them\n")
+        return EXIT_FAILED if faults else EXIT_OK

@@ -1,0 +1,71 @@
+"""``python -m leaderboard verify``: run an entry's encoder on pictures, sealed ones included."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
+from leaderboard.verification import OnnxEncoder, verify
+
+__all__ = ["Verify"]
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Run an entry's encoder on the track's split and on a sealed one, and mark the entry when its scores hold.
+
+    Example: python -m leaderboard verify entries/mini/mine-1a2b3c-r1.json --encoder mine.onnx --data /data/mini
+    --sealed /data/sealed
+    """
+
+    entry: tyro.conf.Positional[str]
+    """The entry's file, relative to the board's folder."""
+    encoder: Path
+    """The encoder: one ONNX file that maps float32 pictures (B, 3, H, W) in [0, 1] to embeddings (B, d)."""
+    data: Path
+    """The dataset of the track."""
+    sealed: Path
+    """A dataset that was rendered for the purpose with the same settings and a secret seed."""
+    tolerance: float = 0.01
+    """How far R2 may be from the entry's, on top of two standard deviations of its runs."""
+    sealed_tolerance: float = 0.03
+    """How far R2 may fall on the sealed split."""
+    threads: int = 0
+    """Threads of the encoder; 0 for one a core."""
+    board: Path = DEFAULT_FOLDER
+    """The folder with the entries; the leaderboard's own by default."""
+
+    def run(self) -> int:
+        """Verify the entry and write the mark into its file."""
+        from ident3d.dataset import ThreeDIdent
+
+        board = Board.read(self.board)
+        if self.entry not in board.entries:
+            raise BoardError(f"no entry {self.entry!r}; the entries are {', '.join(board.entries) or 'none'}")
+        entry = board.entries[self.entry]
+        track = board.tracks[entry.track]
+        encoder = OnnxEncoder(self.encoder, self.threads)
+        data, sealed = (ThreeDIdent(root, split=track.split) for root in (self.data, self.sealed))
+        found = verify(
+            entry,
+            encoder,
+            data,
+            sealed,
+            track,
+            date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+            tolerance=self.tolerance,
+            sealed_tolerance=self.sealed_tolerance,
+        )
+        board.replace(self.entry, found)
+        if found.verification is not None:
+            sys.stdout.write(
+                f"verified: R2 {found.verification.r2:.4f} on the track's split, {found.verification.sealed_r2:.4f} on "
+                f"{found.verification.sealed_rows} sealed pictures; next: python -m leaderboard build\n"
+            )
+        return EXIT_OK

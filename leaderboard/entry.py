@@ -1,0 +1,197 @@
+"""Entries: one line of the leaderboard each, in a small file of strict JSON that people can review."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from ident3d.submission import Compute, strict_json
+from ident3d.submission.metadata import ROLES
+from ident3d.submission.schema import Rule, parse, to_data
+
+__all__ = ["METRICS", "SCHEMA_VERSION", "Entry", "Kind", "Result", "Verification", "folded_name"]
+
+SCHEMA_VERSION = 1
+METRICS = ("r2", "mcc_pearson", "mcc_spearman")
+"""The metrics that entries hold."""
+
+_SCORE = Rule(what="a number, at most 1", low=-1e6, high=1)
+_TEXT = Rule(max_length=1000)
+_NAME = Rule(max_length=80)
+_SHA256 = Rule(what="a SHA-256 in 64 hexadecimal digits", pattern="[0-9a-f]{64}")
+_LINK = Rule(what="a web address", pattern=r"https?://[^\s\"'<>`]+", max_length=300)
+_DATE = Rule(what="a date as YYYY-MM-DD", pattern=r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+
+
+class Kind(StrEnum):
+    """Where an entry's numbers come from."""
+
+    RECOMPUTED = "recomputed"
+    """Computed here, from embeddings that were handed in."""
+    REPORTED = "reported"
+    """Taken from a publication; nobody here has seen the embeddings."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One metric of an entry, mean over its seeds.
+
+    Attributes:
+        mean: mean over factors and seeds, unrounded.
+        std: standard deviation of the seeds' means over factors; None for a single seed.
+        low: lower end of the 95% interval, mean over seeds.
+        high: upper end.
+        chance: chance level, mean over seeds.
+        per_group: mean of each group of factors.
+        per_factor: mean of each factor.
+    """
+
+    mean: float = field(metadata=_SCORE.metadata)
+    std: float | None = field(metadata=Rule(low=0).metadata, default=None)
+    low: float | None = field(metadata=_SCORE.metadata, default=None)
+    high: float | None = field(metadata=_SCORE.metadata, default=None)
+    chance: float | None = field(metadata=_SCORE.metadata, default=None)
+    per_group: dict[str, float] = field(metadata=_SCORE.metadata, default_factory=dict)
+    per_factor: dict[str, float] = field(metadata=_SCORE.metadata, default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A maintainer ran the encoder on pictures, those of a split included that nobody else has seen.
+
+    Attributes:
+        date: when.
+        encoder_sha256: checksum of the encoder's file.
+        r2: R2 of the encoder on the track's split.
+        sealed_r2: R2 on the sealed split.
+        sealed_rows: number of samples of the sealed split.
+    """
+
+    date: str = field(metadata=_DATE.metadata)
+    encoder_sha256: str = field(metadata=_SHA256.metadata)
+    r2: float = field(metadata=_SCORE.metadata)
+    sealed_r2: float = field(metadata=_SCORE.metadata)
+    sealed_rows: int = field(metadata=Rule(low=1).metadata)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One revision of one method on one track.
+
+    Attributes:
+        kind: "recomputed" or "reported".
+        track: name of the track.
+        name: name of the method; see :func:`folded_name`.
+        revision: counted up from 1; the largest is shown.
+        added: day on which the entry was made.
+        authors: their names.
+        method: the method in a sentence or two.
+        encoder: the architecture.
+        training_data: what it was trained on.
+        conditional: the distribution of positive pairs.
+        results: the metrics by name; "r2" at least.
+        role: "contender", or "floor" or "ceiling" for what is shown and not ranked.
+        source: the publication and place that reported numbers are from; None for recomputed ones.
+        links: web addresses.
+        steps: optimisation steps.
+        compute: what a training run took.
+        runs: number of training runs behind the numbers.
+        claimed: what the authors found themselves; kept apart from the results.
+        protocol: protocol of the scores.
+        version: version of ident3d that computed them.
+        fingerprint: fingerprint of the split.
+        embeddings_sha256: checksums of the embeddings' files, in the order of the seeds.
+        width: number of embedding dimensions.
+        warnings: what was wrong with the embeddings.
+        verification: of a maintainer's run of the encoder; None where there was none.
+        digest: checksum of everything else; see :meth:`sealed`.
+        schema_version: version of this schema.
+    """
+
+    kind: str = field(metadata=Rule(choices=tuple(Kind)).metadata)
+    track: str = field(metadata=_NAME.metadata)
+    name: str = field(metadata=_NAME.metadata)
+    revision: int = field(metadata=Rule(low=1, high=10_000).metadata)
+    added: str = field(metadata=_DATE.metadata)
+    authors: tuple[str, ...] = field(metadata=Rule(max_length=80, min_items=1).metadata)
+    method: str = field(metadata=_TEXT.metadata)
+    encoder: str = field(metadata=_TEXT.metadata)
+    training_data: str = field(metadata=_TEXT.metadata)
+    conditional: str = field(metadata=_TEXT.metadata)
+    results: dict[str, Result]
+    role: str = field(metadata=Rule(choices=ROLES).metadata, default=ROLES[0])
+    source: str | None = field(metadata=_TEXT.metadata, default=None)
+    links: tuple[str, ...] = field(metadata=_LINK.metadata, default=())
+    steps: int | None = field(metadata=Rule(low=0).metadata, default=None)
+    compute: Compute | None = None
+    runs: int = field(metadata=Rule(low=1).metadata, default=1)
+    claimed: dict[str, float] = field(metadata=_SCORE.metadata, default_factory=dict)
+    protocol: str | None = field(metadata=_NAME.metadata, default=None)
+    version: str | None = field(metadata=_NAME.metadata, default=None)
+    fingerprint: str | None = field(metadata=_SHA256.metadata, default=None)
+    embeddings_sha256: tuple[str, ...] = field(metadata=_SHA256.metadata, default=())
+    width: int | None = field(metadata=Rule(low=1).metadata, default=None)
+    warnings: tuple[str, ...] = field(metadata=_TEXT.metadata, default=())
+    verification: Verification | None = None
+    digest: str = field(metadata=Rule(what=_SHA256.what, pattern="[0-9a-f]{64}|", empty=True).metadata, default="")
+    schema_version: int = field(metadata=Rule(choices=(SCHEMA_VERSION,)).metadata, default=SCHEMA_VERSION)
+
+    def __post_init__(self) -> None:
+        unknown = {*self.results, *self.claimed} - set(METRICS)
+        if unknown or "r2" not in self.results:
+            raise ValueError(f"expected results for r2, and for none but {', '.join(METRICS)}")
+        if self.kind == Kind.REPORTED and (self.source is None or self.embeddings_sha256 or self.verification):
+            raise ValueError("a reported entry has a source, and neither embeddings nor a verification")
+        if self.kind == Kind.RECOMPUTED and None in (self.protocol, self.version, self.fingerprint, self.width):
+            raise ValueError("a recomputed entry has protocol, version, fingerprint and width")
+        if self.kind == Kind.RECOMPUTED and len(self.embeddings_sha256) != self.runs:
+            raise ValueError(f"expected a checksum for each of the {self.runs} runs, got {len(self.embeddings_sha256)}")
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file: of the name and the revision, so that no two entries can both have them."""
+        folded = folded_name(self.name)
+        slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")[:40] or "entry"
+        return f"{slug}-{hashlib.sha256(folded.encode()).hexdigest()[:6]}-r{self.revision}.json"
+
+    def sealed(self) -> Entry:
+        """Return the entry as its file will give it back, with the digest that belongs to its content.
+
+        Raises:
+            ValueError: everything in which the entry is not as its fields demand.
+        """
+        entry, faults = parse(Entry, to_data(replace(self, digest="")), "entry")
+        if entry is None:
+            raise ValueError("\n  - ".join([f"the entry {self.name!r} is malformed:", *faults]))
+        return replace(entry, digest=entry.content_digest)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the digest belongs to the content, so that nothing was changed by hand."""
+        return self.digest == self.content_digest
+
+    def to_json(self) -> str:
+        """Return the text of the entry's file."""
+        return strict_json.dumps(to_data(self))
+
+    @classmethod
+    def of(cls, data: Any) -> tuple[Entry | None, list[str]]:
+        """Read an entry from plain data; None and one message for each fault where something is wrong."""
+        entry, faults = parse(cls, data, "entry")
+        if entry is not None and not entry.is_intact:
+            return None, ["entry.digest is not that of the content: the file was changed after it was written"]
+        return entry, faults
+
+    @property
+    def content_digest(self) -> str:
+        """The checksum of everything but the digest."""
+        return hashlib.sha256(replace(self, digest="").to_json().encode()).hexdigest()
+
+
+def folded_name(name: str) -> str:
+    """Return what two names share that are to be taken for one: compatible characters, case and spaces folded."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())

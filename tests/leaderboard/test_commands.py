@@ -1,0 +1,186 @@
+"""The commands, through the command line."""
+
+import json
+import threading
+from contextlib import closing
+from http.client import HTTPConnection
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+from ident3d.dataset import ThreeDIdent
+from leaderboard.__main__ import main
+from leaderboard.board import Board
+from leaderboard.commands.serve import server
+from leaderboard.entry import Kind
+from leaderboard.verification import OnnxEncoder, VerificationError, verify
+
+
+@pytest.fixture
+def call(folder):
+    return lambda *arguments: main([*map(str, arguments), "--board", str(folder)])
+
+
+class TestAdd:
+    def test_scores_are_recomputed(self, call, folder, submit, dataset, capsys):
+        path = submit(seeds=(0, 1, 2), claimed={"r2": 1.0})
+        assert call("add", path, "--data", dataset, "--track", "tiny") == 0
+        assert "(claimed 1.0000)" in capsys.readouterr().out
+        (entry,) = Board.read(folder).entries.values()
+        assert 0.97 < entry.results["r2"].mean < 0.999
+        assert entry.results["r2"].std > 0
+        assert entry.results["r2"].low < entry.results["r2"].mean < entry.results["r2"].high
+        assert set(entry.results["r2"].per_group) == {"position", "rotation", "spotlight", "hue"}
+        assert len(entry.embeddings_sha256) == entry.runs == 3
+        assert entry.claimed == {"r2": 1.0}
+        assert entry.protocol == "ident3d-1"
+
+    def test_revisions(self, call, folder, submit, dataset, caplog):
+        assert call("add", submit(), "--data", dataset, "--track", "tiny") == 0
+        assert call("add", submit(), "--data", dataset, "--track", "tiny") == 1
+        assert "raise the revision" in caplog.text
+        assert call("add", submit("r2.zip", revision=2), "--data", dataset, "--track", "tiny") == 0
+        assert len(Board.read(folder).entries) == 2
+
+    def test_another_dataset(self, call, folder, submit, sealed, caplog):
+        assert call("add", submit(), "--data", sealed, "--track", "tiny") == 1
+        assert "the submission does not fit the dataset" in caplog.text
+        tracks = json.loads((folder / "tracks.json").read_text())
+        tracks["tracks"][0]["rows"] = 81
+        (folder / "tracks.json").write_text(json.dumps(tracks))
+        assert call("add", submit(), "--data", sealed, "--track", "tiny") == 1
+        assert "splits.test is 80, the track's is 81" in caplog.text
+
+    def test_unknown_track(self, call, submit, dataset, caplog):
+        assert call("add", submit(), "--data", dataset, "--track", "huge") == 1
+        assert "no track 'huge'; the tracks are tiny, other" in caplog.text
+
+
+class TestBuildAndCheck:
+    def test_build_then_check(self, call, board_of, make_entry, folder, capsys):
+        board_of(make_entry())
+        assert call("check") == 1
+        assert "index.html does not belong to the entries" in capsys.readouterr().out
+        assert call("build") == 0
+        assert call("check") == 0
+        assert call("check", "--json") == 0
+        assert json.loads((capsys.readouterr().out.splitlines()[-1] and capsys.readouterr().out) or "null") is None
+
+    def test_check_finds_what_changed(self, call, board_of, make_entry, folder, capsys):
+        board_of(make_entry("A"), make_entry("B"))
+        assert call("build") == 0
+        path = folder / "entries" / "tiny" / make_entry("A").file_name
+        path.write_text(path.read_text().replace("0.5", "0.9", 1))
+        capsys.readouterr()
+        assert call("check", "--json") == 1
+        found = json.loads(capsys.readouterr().out)
+        assert found["entries"] == 1
+        assert any("changed after it was written" in fault for fault in found["faults"])
+        assert any("README.md does not belong to the entries" in fault for fault in found["faults"])
+        assert call("build") == 0, "a damaged entry stops nothing"
+
+    def test_a_stale_page(self, call, board_of, make_entry, folder, capsys):
+        board_of(make_entry())
+        call("build")
+        (folder / "index.html").write_text((folder / "index.html").read_text() + " ")
+        assert call("check") == 1
+
+    def test_the_leaderboards_own_files_are_fresh(self):
+        assert main(["check"]) == 0
+
+
+class TestServe:
+    def test_it_gives_the_page_and_nothing_else(self, board_of, make_entry, folder):
+        board_of(make_entry("Served"))
+        with server(folder, 0) as serving:
+            thread = threading.Thread(target=serving.serve_forever)
+            thread.start()
+            try:
+                found = {}
+                for path in ("/", "/index.html", "/tracks.json", "/../board/tracks.json"):
+                    with closing(HTTPConnection("127.0.0.1", serving.server_port, timeout=30)) as connection:
+                        connection.request("GET", path)
+                        answer = connection.getresponse()
+                        found[path] = (answer.status, b"Served" in answer.read())
+            finally:
+                serving.shutdown()
+                thread.join()
+        assert list(found.values()) == [(200, True), (200, True), (404, False), (404, False)]
+
+
+class TestVerify:
+    @pytest.fixture
+    def encoder(self, tmp_path):
+        """Make an ONNX graph that reads latents off the first ten pixels."""
+
+        def make(columns=10):
+            weight = np.zeros((3 * 64, columns), np.float32)
+            weight[range(columns), range(columns)] = 1
+            graph = helper.make_graph(
+                [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["y"])],
+                "g",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 3, 8, 8])],
+                [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", columns])],
+                [numpy_helper.from_array(weight, "w")],
+            )
+            opset = [helper.make_opsetid("", 17)]
+            save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "encoder.onnx")
+            return tmp_path / "encoder.onnx"
+
+        return make
+
+    @pytest.fixture
+    def added(self, call, submit, dataset, folder):
+        """The name of an entry that is on the board."""
+        assert call("add", submit(noise=0.001), "--data", dataset, "--track", "tiny") == 0
+        return next(iter(Board.read(folder).entries))
+
+    @pytest.fixture
+    def verify(self, call, dataset, sealed):
+        def run(name, encoder, hidden=sealed):
+            return call("verify", name, "--encoder", encoder, "--data", dataset, "--sealed", hidden)
+
+        return run
+
+    def test_an_encoder_that_holds(self, verify, added, encoder, folder):
+        assert verify(added, encoder()) == 0
+        board = Board.read(folder)
+        assert not board.damaged
+        assert board.entries[added].verification.sealed_r2 > 0.99
+        assert board.entries[added].verification.sealed_rows == 80
+
+    def test_an_encoder_that_knows_less(self, verify, added, encoder, folder, caplog):
+        assert verify(added, encoder(columns=5)) == 1
+        assert "not verified: the encoder's R2 on the track's split is" in caplog.text
+        assert Board.read(folder).entries[added].verification is None
+
+    def test_an_encoder_that_learned_the_split_by_heart(self, added, encoder, dataset, sealed, folder):
+        data, hidden = (ThreeDIdent(root, split="test") for root in (dataset, sealed))
+        known = data.latents.numpy()
+
+        class ByHeart(OnnxEncoder):
+            def __call__(self, pictures):
+                distance = np.abs(2 * super().__call__(pictures)[:, None] - 1 - known).max(axis=2)
+                nearest, seen = distance.argmin(axis=1), distance.min(axis=1) < 0.02
+                return np.where(seen[:, None], known[nearest], known[::-1][nearest])
+
+        board = Board.read(folder)
+        with pytest.raises(VerificationError, match="on the sealed one"):
+            verify(board.entries[added], ByHeart(encoder()), data, hidden, board.tracks["tiny"], date="2026-02-01")
+
+    def test_the_sealed_split_must_be_another(self, verify, added, encoder, dataset, caplog):
+        assert verify(added, encoder(), dataset) == 1
+        assert "the sealed split shares 80 samples with the track's" in caplog.text
+
+    def test_no_graph(self, verify, added, tmp_path, caplog):
+        (tmp_path / "evil.onnx").write_bytes(b"\x80\x04cos\nsystem\n")
+        assert verify(added, tmp_path / "evil.onnx") == 1
+        assert "cannot be loaded as an ONNX graph" in caplog.text
+
+    def test_reported_entries_and_unknown_ones(self, verify, board_of, make_entry, encoder, caplog):
+        (name,) = board_of(make_entry("Paper", kind=Kind.REPORTED)).entries
+        assert verify(name, encoder()) == 1
+        assert "a reported entry cannot be verified" in caplog.text
+        assert verify("entries/tiny/none.json", encoder()) == 1
+        assert "no entry 'entries/tiny/none.json'" in caplog.text

@@ -1,0 +1,169 @@
+"""The generated files, as text and in a browser."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from ident3d.submission import Compute
+from leaderboard.entry import Kind, Verification
+from leaderboard.page import generate, markdown_escaped
+
+HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>|`x`|[a](http://b)"
+
+
+class Tags(HTMLParser):
+    """Collects tags and attributes, and checks that tags nest."""
+
+    VOID = ("meta", "input", "br", "img", "link")
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.stack = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+@pytest.fixture
+def board(board_of, make_entry):
+    return board_of(
+        make_entry(
+            "Best", 0.8, compute=Compute(2, "1 gpu"), verification=Verification("2026-02-01", "cd" * 32, 0.8, 0.79, 10)
+        ),
+        make_entry("Second", 0.6, compute=Compute(20, "1 gpu"), steps=5),
+        make_entry(HOSTILE[:80], 0.3, method=HOSTILE, authors=(HOSTILE[:60],), warnings=(HOSTILE,)),
+        make_entry("From a paper", 0.7, kind=Kind.REPORTED),
+        make_entry("Elsewhere", 0.5, track="other"),
+    )
+
+
+@pytest.fixture
+def page(board, folder):
+    for name, text in generate(board).items():
+        (folder / name).write_text(text)
+    return folder / "index.html"
+
+
+def test_it_is_well_formed_and_needs_nothing_from_elsewhere(page):
+    tags = Tags()
+    tags.feed(page.read_text())
+    assert tags.stack == []
+    assert not [attrs for tag, attrs in tags.found if tag in ("link", "img", "iframe") or "src" in attrs]
+    assert [tag for tag, _ in tags.found].count("script") == 1
+    assert not [name for _, attrs in tags.found for name in attrs if name.startswith("on") or name == "style"]
+    names = [attrs["id"] for _, attrs in tags.found if "id" in attrs]
+    assert len(set(names)) == len(names)
+    targets = [attrs["href"][1:] for tag, attrs in tags.found if attrs.get("href", "").startswith("#")]
+    assert set(targets) <= set(names)
+
+
+def test_the_same_board_gives_the_same_text(board):
+    assert generate(board) == generate(board)
+
+
+def test_damaged_entries_are_named(board, folder):
+    from leaderboard.board import Board
+
+    (folder / "entries" / "tiny" / "torn.json").write_text("{")
+    for text in generate(Board.read(folder)).values():
+        assert "torn.json" in text
+
+
+def test_markdown_cannot_be_broken_out_of(board):
+    readme = generate(board)["README.md"]
+    assert "<script" not in readme
+    assert "<img" not in readme
+    (line,) = [line for line in readme.splitlines() if "hacked" in line]
+    assert line.replace("\\|", "").count("|") == 8, "the table keeps its seven columns"
+    assert markdown_escaped("a|b\n*c* <d> & [e](http://f)") == "a\\|b \\*c\\* &lt;d&gt; &amp; \\[e\\](http\\://f)"
+
+
+class TestInTheBrowser:
+    @pytest.fixture
+    def opened(self, browser, page):
+        browser.errors()
+        browser.open(page)
+        return browser
+
+    def names(self, browser):
+        return browser.script(
+            "return [...document.querySelectorAll('section:not([hidden]) table.board tbody tr:not([hidden]) summary')]"
+            ".map((one) => one.textContent)"
+        )
+
+    def press_enter_on(self, browser, heading):
+        browser.script(
+            "[...document.querySelectorAll('[data-track=tiny] thead button')]"
+            ".find((one) => one.textContent === arguments[0]).focus()",
+            heading,
+        )
+        browser.press("\ue007")
+
+    def test_it_loads_in_order(self, opened):
+        assert self.names(opened) == ["Best", "From a paper", "Second", HOSTILE[:80], "Elsewhere"]
+        assert opened.script("return document.getElementById('count').value") == "5 of 5 entries shown"
+        assert opened.errors() == []
+
+    def test_a_hostile_name_is_text(self, opened):
+        assert opened.script("return window.hacked === undefined")
+        assert HOSTILE[:80] in self.names(opened)
+        assert opened.script("return document.querySelectorAll('img').length") == 0
+
+    def test_sorting_by_keyboard(self, opened):
+        self.press_enter_on(opened, "Name")
+        assert self.names(opened)[:2] == [HOSTILE[:80], "Best"]
+        head = "return document.querySelectorAll('[data-track=tiny] thead th')[1].getAttribute('aria-sort')"
+        assert opened.script(head) == "ascending"
+        self.press_enter_on(opened, "Name")
+        assert self.names(opened)[0] == "Second"
+        assert opened.script(head) == "descending"
+        self.press_enter_on(opened, "MCC, %")
+        assert self.names(opened)[:4] == ["Best", "Second", HOSTILE[:80], "From a paper"], (
+            "what has no value comes last"
+        )
+        self.press_enter_on(opened, "MCC, %")
+        assert self.names(opened)[:4] == [HOSTILE[:80], "Second", "Best", "From a paper"]
+
+    def test_filtering(self, opened):
+        set_value = (
+            "const one = document.getElementById(arguments[0]); one[arguments[1]] = arguments[2];"
+            "one.dispatchEvent(new Event('input'))"
+        )
+        opened.script("document.getElementById('words').focus()")
+        opened.press(*"SeCond")
+        assert self.names(opened) == ["Second"]
+        assert opened.script("return document.getElementById('count').value") == "1 of 5 entries shown"
+        shown = (
+            "return [...document.querySelectorAll('svg a:not([hidden])')].map((one) => one.getAttribute('aria-label'))"
+        )
+        assert all(label.startswith("Second") for label in opened.script(shown))
+        opened.script(set_value, "words", "value", "")
+        opened.script(set_value, "reported", "checked", False)
+        assert "From a paper" not in self.names(opened)
+        opened.script(set_value, "verified", "checked", True)
+        assert self.names(opened) == ["Best"]
+        opened.script(set_value, "verified", "checked", False)
+        opened.script(set_value, "track", "value", "other")
+        assert self.names(opened) == ["Elsewhere"]
+
+    def test_a_point_leads_to_its_entry(self, opened):
+        opened.script("document.querySelector('svg a[data-entry=tiny-3]').focus()")
+        opened.press("\ue007")
+        assert opened.script("return location.hash") == "#tiny-3"
+        assert opened.script("return document.querySelector('#tiny-3 details').open")
+
+    def test_every_control_has_a_name(self, opened):
+        nameless = opened.script(
+            "return [...document.querySelectorAll('button, input, select, svg a, [role=region]')].filter((one) =>"
+            "!(one.labels && one.labels.length) && !one.textContent.trim() && !one.getAttribute('aria-label')"
+            "&& !one.getAttribute('aria-labelledby')).length"
+        )
+        assert nameless == 0
