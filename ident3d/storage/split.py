@@ -20,6 +20,9 @@ __all__ = ["StoredSplit", "checked_latents", "decode", "encode_png", "stack"]
 
 _FORMATS = ("PNG", "WEBP", "JPEG")
 
+_COMPRESSION = 6
+"""zlib's level: 9 makes pictures of 224x224 smaller by 7%, and takes ten times as long."""
+
 
 class StoredSplit(ABC):
     """One split of a dataset on disk. Opening it reads latents only; pictures are read one by one.
@@ -117,7 +120,7 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Encode (H, W, 3) uint8 as PNG; the same pixels give the same bytes."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", compress_level=9)
+    Image.fromarray(pixels).save(file, "PNG", compress_level=_COMPRESSION)
     return file.getvalue()
 
 
