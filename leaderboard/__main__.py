@@ -7,6 +7,7 @@ from ident3d import commandline
 from leaderboard.commands.add import Add
 from leaderboard.commands.build import Build
 from leaderboard.commands.check import Check
+from leaderboard.commands.report import Report
 from leaderboard.commands.serve import Serve
 from leaderboard.commands.verify import Verify
 
@@ -14,6 +15,7 @@ __all__ = ["main"]
 
 _COMMANDS: dict[str, type[commandline.Command]] = {
     "add": Add,
+    "report": Report,
     "build": Build,
     "check": Check,
     "verify": Verify,

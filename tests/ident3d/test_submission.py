@@ -248,6 +248,7 @@ class TestMetadata:
             ({"claimed": {"r2": 96.7}}, "metadata.claimed.r2: expected a fraction, at most 1, got 96.7"),
             ({"claimed": {"f1": 0.5}}, "claimed scores are of r2, mcc_pearson, mcc_spearman, not of f1"),
             ({"seeds": [1, 1]}, "expected different seeds"),
+            ({"role": "winner"}, "metadata.role: expected one of contender, floor, ceiling, got 'winner'"),
             ({"score": 1}, "metadata.score: no such field; the fields are name, authors"),
         ],
     )

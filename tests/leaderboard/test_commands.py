@@ -4,6 +4,7 @@ import json
 import threading
 from contextlib import closing
 from http.client import HTTPConnection
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -55,6 +56,41 @@ class TestAdd:
     def test_unknown_track(self, call, submit, dataset, caplog):
         assert call("add", submit(), "--data", dataset, "--track", "huge") == 1
         assert "no track 'huge'; the tracks are tiny, other" in caplog.text
+
+
+class TestReport:
+    DESCRIPTION: ClassVar = {
+        "track": "tiny",
+        "name": "From a paper",
+        "revision": 1,
+        "added": "2026-01-31",
+        "authors": ["Ada L."],
+        "method": "m",
+        "encoder": "e",
+        "training_data": "t",
+        "conditional": "c",
+        "results": {"r2": {"mean": 0.9, "std": 0.01}},
+        "source": "A paper, Table 1",
+    }
+
+    def test_it_is_marked_as_reported(self, call, folder, tmp_path):
+        (tmp_path / "row.json").write_text(json.dumps(self.DESCRIPTION | {"kind": "recomputed"}))
+        assert call("report", tmp_path / "row.json") == 0
+        (entry,) = Board.read(folder).entries.values()
+        assert (entry.kind, entry.results["r2"].mean) == ("reported", 0.9)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"source": None}, "a reported entry has a source"),
+            ({"results": {"r2": {"mean": 90}}}, "entry.results.r2.mean: expected a number, at most 1, got 90"),
+            ({"track": "huge"}, "no track 'huge'"),
+        ],
+    )
+    def test_faults_are_named(self, call, tmp_path, caplog, changes, message):
+        (tmp_path / "row.json").write_text(json.dumps(self.DESCRIPTION | changes))
+        assert call("report", tmp_path / "row.json") == 1
+        assert message in caplog.text
 
 
 class TestBuildAndCheck:
