@@ -34,6 +34,7 @@ __all__ = ["Dataset"]
 
 _LOG = logging.getLogger("ident3d.render")
 _SMALLEST_RESOLUTION = 4  # Blender renders nothing smaller
+_MOST_SHARDS = 99_999
 _PUBLISHED = {"train": 250_000, "test": 25_000}
 
 
@@ -103,6 +104,9 @@ class Dataset:
             pairs=None if conditional is None else str(conditional),
             render=recipe.to_json(),
         )
+        most = max(map(manifest.shards_of, splits))
+        if most > _MOST_SHARDS:
+            raise ValueError(f"{most:,} shards are more than the {_MOST_SHARDS:,} that have names: --rows-per-shard")
         return Plan(manifest, recipe, given, conditional)
 
     def _part(self, environment: Mapping[str, str]) -> Part:
