@@ -1,0 +1,94 @@
+"""``python -m baselines reproduce``: the papers' controlled experiments."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Reproduce"]
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Reproduce a table or figure of the papers: latents, a mixing network, an encoder, no pictures.
+
+    What is measured stands beside what the papers report. Results are written as JSON, Markdown and plots; a run that
+    was interrupted goes on where it was, and rows that are done are not trained again.
+
+    Examples: python -m baselines reproduce table2 --row 8; python -m baselines reproduce aninfonce --seeds 5;
+    python -m baselines reproduce table1 --row 5 --budget 3600
+    """
+
+    study: tyro.conf.Positional[Literal["table1", "table2", "figure2", "aninfonce"]]
+    """Which: Tables 1 and 2 and Figure 2 of Zimmermann et al., or the synthetic experiments of AnInfoNCE."""
+    row: tuple[int, ...] = ()
+    """Rows or points, from 1; all of them if not given."""
+    seeds: int = 3
+    """Number of runs of each row; they train side by side. Seeds are 0, 1, ..."""
+    budget: str = "quick"
+    """quick: fewer latents, a minute or two a row on two cores; paper: appendix A.3, for a GPU; or seconds a row."""
+    dim: int | None = None
+    """Number of latents, if not the budget's."""
+    batch_size: int | None = None
+    """Pairs in a batch, if not the budget's."""
+    learning_rate: float | None = None
+    """The encoder's, if not the budget's."""
+    hidden_precision: Literal["float32", "bfloat16", "auto"] | None = None
+    """What the encoder's hidden layers multiply in, if not the budget's."""
+    device: str = "auto"
+    """auto, cpu, cuda, or cuda:N."""
+    threads: int = 0
+    """Threads on the CPU; 0 leaves the choice to torch."""
+    out: Path | None = None
+    """Folder of the results; baselines/results/synthetic/BUDGET if not given."""
+    checkpoints: Path = Path("runs/synthetic")
+    """Folder that trainings are kept in and resumed from."""
+
+    def run(self) -> int:
+        """Train what is missing, and print the table."""
+        import torch
+
+        from baselines.synthetic import Reproduction, parse_budget
+
+        if self.seeds < 1:
+            raise ValueError(f"the number of seeds is 1 or more, not {self.seeds}")
+        if self.threads > 0:
+            torch.set_num_threads(self.threads)
+        budget = parse_budget(self.budget)
+        budget = replace(
+            budget,
+            dim=budget.dim if self.dim is None else self.dim,
+            batch=budget.batch if self.batch_size is None else self.batch_size,
+            learning_rate=budget.learning_rate if self.learning_rate is None else self.learning_rate,
+            hidden_precision=self.hidden_precision or budget.hidden_precision,
+        )
+        reproduction = Reproduction(
+            study=self.study,
+            budget=budget,
+            seeds=tuple(range(self.seeds)),
+            device=_device(self.device),
+            results=self.out or Path(__file__).parents[1] / "results" / "synthetic" / budget.name,
+            checkpoints=self.checkpoints,
+        )
+        sys.stdout.write(reproduction.run(self.row))
+        return EXIT_OK
+
+
+def _device(name: str) -> torch.device:
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"the device {name} was asked for, and torch sees no CUDA device; choose --device cpu")
+    return device

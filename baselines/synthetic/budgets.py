@@ -1,0 +1,123 @@
+"""Budgets: how large an experiment is and how long it trains."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+__all__ = ["PAPER", "QUICK", "Budget", "HiddenPrecision", "parse_budget"]
+
+HiddenPrecision = Literal["float32", "bfloat16", "auto"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How an experiment is sized and trained.
+
+    Attributes:
+        name: what results are filed under.
+        dim: number of latents.
+        batch: pairs in a batch; the batch's other anchors are the negatives.
+        steps: optimiser steps; None where time decides.
+        seconds: training time of an experiment, all its runs together; None where steps decide.
+        learning_rate: Adam's, of the encoder.
+        scalar_learning_rate: Adam's, of the box's magnitude and of Lambda.
+        decay: whether the learning rates rise over the first 2% of the training and fall to 0 along a cosine; constant
+            otherwise.
+        gain: what the embeddings of an unbounded or box-shaped model are multiplied by, so that they need not grow
+            from 1 to the conditional's own scale (14 for a normal of 0.05) step by step.
+        evaluations: how many times the runs are scored while they train.
+        hidden_precision: what the encoder's hidden layers multiply in; "auto" is bfloat16 where the device does
+            that natively.
+    """
+
+    name: str
+    dim: int
+    batch: int
+    steps: int | None
+    seconds: float | None
+    learning_rate: float
+    scalar_learning_rate: float
+    decay: bool
+    gain: float
+    evaluations: int
+    hidden_precision: HiddenPrecision
+
+    def __post_init__(self) -> None:
+        if self.dim < 2 or self.batch < 2:
+            raise ValueError(f"a budget has dim >= 2 and a batch of 2 pairs or more, not {self.dim} and {self.batch}")
+        if (self.steps is None) == (self.seconds is None):
+            raise ValueError("a budget has either steps or seconds")
+        for name in ("steps", "seconds", "learning_rate", "scalar_learning_rate", "gain", "evaluations"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} of a budget is positive and finite, not {value}")
+
+    def rate(self, progress: float) -> float:
+        """Return the factor on the learning rates when the share ``progress`` of the training is done."""
+        if not self.decay:
+            return 1.0
+        return min(1.0, (progress + 1e-4) / 0.02) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    def hidden_type(self, device: torch.device) -> torch.dtype:
+        """Return what the hidden layers multiply in on ``device``."""
+        if self.hidden_precision == "auto":
+            native = (
+                torch.cuda.is_bf16_supported(including_emulation=False)
+                if device.type == "cuda"
+                else device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - torch has no public question for it
+            )
+            return torch.bfloat16 if native else torch.float32
+        return torch.bfloat16 if self.hidden_precision == "bfloat16" else torch.float32
+
+
+PAPER = Budget(
+    name="paper",
+    dim=10,
+    batch=6144,
+    steps=300_000,
+    seconds=None,
+    learning_rate=1e-4,
+    scalar_learning_rate=1e-3,
+    decay=False,
+    gain=1.0,
+    evaluations=300,
+    hidden_precision="float32",
+)
+"""Appendix A.3, for a GPU. Lambda's learning rate is that of AnInfoNCE's published code."""
+
+QUICK = Budget(
+    name="quick",
+    dim=4,
+    batch=512,
+    steps=4000,
+    seconds=None,
+    learning_rate=4e-3,
+    scalar_learning_rate=3e-2,
+    decay=True,
+    gain=10.0,
+    evaluations=20,
+    hidden_precision="auto",
+)
+"""A minute or two a row on two cores."""
+
+
+def parse_budget(text: str) -> Budget:
+    """Return the budget that a command line names.
+
+    Args:
+        text: "paper", "quick", or a number of seconds: ten latents for that long, whatever machine it is.
+
+    Raises:
+        ValueError: if it is none of these.
+    """
+    if text in {"paper", "quick"}:
+        return PAPER if text == "paper" else QUICK
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ValueError(f"a budget is paper, quick or a number of seconds, not {text!r}") from None
+    return replace(
+        QUICK, name=f"{seconds:g}s", dim=10, batch=1024, steps=None, seconds=seconds, learning_rate=1e-3, evaluations=40
+    )

@@ -1,0 +1,72 @@
+"""The encoders f of many runs, side by side: one matrix multiplication a layer serves all of them."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from baselines.synthetic.experiments import ModelSpace
+from ident3d.randomness import torch_generator
+
+__all__ = ["StackedEncoder"]
+
+HIDDEN = (10, 50, 50, 50, 50, 10)
+"""Widths of the hidden layers in units of the number of latents."""
+
+
+class StackedEncoder(nn.Module):
+    """The encoder of appendix A.3 for each of S runs: six hidden layers, leaky ReLU of slope 0.01.
+
+    The output is projected onto the unit sphere, squashed into a box [0, magnitude] by a sigmoid with a learned
+    magnitude for each dimension, or left as it is.
+
+    Args:
+        seeds: the runs' seeds; a run's initial weights depend on its own seed only.
+        dim: number of observations and of embedding dimensions.
+        space: the space of the embeddings.
+        hidden_type: what the hidden layers multiply in; the first and the last layer, the weights and everything
+            after them stay in float32.
+        gain: what embeddings are multiplied by, except on the sphere.
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, appendix A.3.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        dim: int,
+        space: ModelSpace,
+        hidden_type: torch.dtype = torch.float32,
+        gain: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.space = space
+        self.hidden_type = hidden_type
+        self.gain = gain
+        widths = [dim, *(dim * factor for factor in HIDDEN), dim]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        generators = [torch_generator(seed, "synthetic/encoder") for seed in seeds]
+        for fan_in, fan_out in itertools.pairwise(widths):
+            bound = 1 / math.sqrt(fan_in)  # torch's own initialisation of a linear layer
+            self.weights.append(_uniform((fan_in, fan_out), bound, generators))
+            self.biases.append(_uniform((1, fan_out), bound, generators))
+        self.magnitude = nn.Parameter(torch.ones(len(seeds), 1, dim)) if space == "box" else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (S, B, dim) observations to (S, B, dim) float32 embeddings."""
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            kind = torch.float32 if layer in {0, last} else self.hidden_type
+            x = torch.baddbmm(bias.to(kind), x.to(kind), weight.to(kind))
+            x = x if layer == last else F.leaky_relu_(x, 0.01)
+        if self.space == "sphere":
+            return F.normalize(x, dim=-1)
+        return self.gain * (x if self.magnitude is None else torch.sigmoid(x) * self.magnitude)
+
+
+def _uniform(shape: tuple[int, int], bound: float, generators: Sequence[torch.Generator]) -> nn.Parameter:
+    return nn.Parameter(torch.stack([(2 * torch.rand(shape, generator=drawn) - 1) * bound for drawn in generators]))
