@@ -1,15 +1,21 @@
-"""``ident3d info``: what a folder holds."""
+"""``ident3d info``: what a folder holds, and what it makes of a conditional."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from ident3d.commandline import EXIT_OK
 from ident3d.description import describe
+
+if TYPE_CHECKING:
+    from ident3d.pairs.realised import RealisedConditional
 
 __all__ = ["Info"]
 
@@ -18,17 +24,68 @@ __all__ = ["Info"]
 class Info:
     """Show what a dataset holds: splits, factors and their ranges, layout, provenance, fingerprints, size on disk.
 
-    Example: ident3d info ~/data/3dident
+    With a conditional also what matching in this dataset makes of it: a target that is drawn from the conditional is
+    replaced by the nearest stored latents, which spreads positives more than asked for.
+
+    Example: ident3d info ~/data/3dident --conditional 'normal(sigma=0.1)' --plot realised.png
     """
 
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
+    conditional: str | None = None
+    """A conditional, such as 'normal(sigma=0.1)' or 'laplace(scale={position: 0.1, rest: 0.5})'."""
+    split: str = "train"
+    """The split that positives are matched in."""
+    scale: Literal["plain", "own"] = "plain"
+    """Match by plain distance, or with every factor divided by the conditional's own width in it."""
+    draws: int = 20_000
+    """Number of pairs to draw from the conditional."""
+    seed: int = 0
+    """Seed of the draws."""
+    plot: Path | None = None
+    """Draw the widths that were asked for and those that are realised to this image file."""
     json: bool = False
-    """Print it as JSON."""
+    """Print everything as JSON."""
 
     def run(self) -> int:
         """Describe; return the exit status."""
-        found = describe(self.root)
-        text = json.dumps(found.to_json(), indent=1, allow_nan=False) if self.json else found.table()
+        if self.plot is not None and self.conditional is None:
+            raise ValueError("--plot shows what becomes of a conditional: give one with --conditional")
+        if self.plot is not None and not self.plot.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {self.plot.parent} to put the plot into")
+        description = describe(self.root)
+        realised = None if self.conditional is None else self._realised(self.conditional)
+        if self.json:
+            told = description.to_json() | ({} if realised is None else {"realised_conditional": asdict(realised)})
+            text = json.dumps(told, indent=1, allow_nan=False)
+        else:
+            text = "\n\n".join([description.table(), *([] if realised is None else [realised.table()])])
         sys.stdout.write(text + "\n")
+        if realised is not None and self.plot is not None:
+            realised.plot(self.plot)
         return EXIT_OK
+
+    def _realised(self, text: str) -> RealisedConditional:
+        # These bring torch and FAISS, which a plain description should not wait for.
+        from ident3d.conditionals import parse
+        from ident3d.pairs.index import PairIndex
+        from ident3d.pairs.realised import realised_conditional
+        from ident3d.spaces import Box
+        from ident3d.storage.layouts import open_split
+
+        stored = open_split(self.root, self.split)
+        conditional = parse(text, stored.factors)
+        space = Box(len(stored.factors))
+        conditional.check(space)
+        lengths = conditional.displacement_std(space) if self.scale == "own" else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the table says the same
+            return realised_conditional(
+                stored.latents,
+                conditional,
+                space=space,
+                index=PairIndex(stored.latents, scale=lengths),
+                seed=self.seed,
+                draws=self.draws,
+                names=stored.factors.names,
+            )

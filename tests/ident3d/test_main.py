@@ -1,6 +1,7 @@
 """The ident3d command: every command once through its command line."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,59 @@ def test_info_counts_what_is_there_of_what_is_planned(native, capsys):
     path.write_text(json.dumps(data))
     assert main(["info", str(native.root)]) == 0
     assert "train  64 of 70  8x8" in capsys.readouterr().out
+
+
+def test_info_shows_what_the_dataset_makes_of_a_conditional(native, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "plot.png"
+    arguments = ["info", str(native.root), "--conditional", "normal(sigma=0.1)", "--draws", "4000"]
+    assert main([*arguments, "--plot", str(plot)]) == 0
+    shown = capsys.readouterr().out
+    assert "native layout" in shown
+    assert "normal(sigma=0.1) matched in 70 pictures, from 4,000 pairs" in shown
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert main([*arguments, "--json"]) == 0
+    realised = json.loads(capsys.readouterr().out)["realised_conditional"]
+    # 0.0976 is the width of the conditional's own displacement in the box, 0.0976 / sqrt(2 * 4000) its error.
+    np.testing.assert_allclose(realised["nominal_std"], 0.0976, atol=5 * 0.0976 / 8000**0.5)
+    assert min(realised["realised_std"]) > 0.3  # in 70 pictures the nearest one is far away
+
+
+def test_info_matches_in_the_metric_of_the_conditional_when_asked_to(tmp_path, make_native, capsys):
+    made = make_native(tmp_path / "larger", {"train": 2000}, side=2, rows_per_shard=2000)
+    found = {}
+    for scale in ("plain", "own"):
+        conditional = "normal(sigma={position: 0.05, rest: 0.5})"
+        command = ["info", str(made.root), "--conditional", conditional, "--scale", scale, "--draws", "2000", "--json"]
+        assert main(command) == 0
+        found[scale] = json.loads(capsys.readouterr().out)["realised_conditional"]["realised_std"]
+    assert max(found["own"][:3]) < 0.6 * min(found["plain"][:3])
+    assert min(found["own"][3:]) > max(found["plain"][3:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--plot", "plot.png"], "give one with --conditional"),
+        (["--conditional", "normal(sigma=-1)"], "cannot read the conditional 'normal(sigma=-1)'"),
+        (["--conditional", "vmf(kappa=3)"], "is not defined on"),
+        (["--conditional", "uniform()", "--split", "val"], "has no split 'val'; it has train, test"),
+    ],
+)
+def test_info_refuses_what_it_cannot_show(native, caplog, arguments, message):
+    assert main(["info", str(native.root), *arguments]) == 2
+    assert message in caplog.text
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_told_nothing(native, unbuffered):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "ident3d", "info", str(native.root)]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, env=environment)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_convert_makes_a_dataset_that_verify_finds_sound(published, tmp_path, capsys):
