@@ -5,8 +5,10 @@ A command is a frozen dataclass of options with a ``run`` method; the field docs
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol, cast
 
 import tyro
@@ -20,6 +22,7 @@ EXIT_FAILED = 1
 EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
+_ROOMS = ("ident3d", "render", "baselines", "leaderboard")
 _LOG = logging.getLogger("ident3d")
 
 
@@ -44,7 +47,9 @@ def main(
     Returns:
         The exit status.
     """
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    for room in _ROOMS:
+        logging.getLogger(room).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded
     parse = cast("Callable[..., Command]", tyro.extras.subcommand_cli_from_dict)
     try:
         command = parse(
@@ -54,13 +59,19 @@ def main(
             args=arguments,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName),
         )
-        return command.run()
+        status = command.run()
+        sys.stdout.flush()  # here, where a reader that is gone can be told from a failure
     except KeyboardInterrupt:
         _LOG.error("interrupted")
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. What is left in the buffer must not fail once more at the exit.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+        return EXIT_FAILED
     except (Ident3DError, OSError) as error:
         _LOG.error("error: %s", error)
         return EXIT_FAILED
     except (ValueError, TypeError, KeyError) as error:
         _LOG.error("error: %s", error.args[0] if isinstance(error, KeyError) else error)
         return EXIT_UNUSABLE
+    return status
