@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from ident3d.latents import sample_latents as sample_latents
     from ident3d.latents import to_physical as to_physical
     from ident3d.mutual_information import true_mutual_information as true_mutual_information
+    from ident3d.pairs import AugmentedPairs as AugmentedPairs
+    from ident3d.pairs import PairIndex as PairIndex
+    from ident3d.pairs import PositivePairs as PositivePairs
+    from ident3d.pairs import RealisedConditional as RealisedConditional
+    from ident3d.pairs import RenderedPairs as RenderedPairs
+    from ident3d.pairs import realised_conditional as realised_conditional
     from ident3d.spaces import Box as Box
     from ident3d.spaces import Sphere as Sphere
     from ident3d.spaces import Unbounded as Unbounded
@@ -48,6 +54,14 @@ _NAMES = {
     "hub": ("from_hub",),
     "latents": ("from_physical", "sample_latents", "to_physical"),
     "mutual_information": ("true_mutual_information",),
+    "pairs": (
+        "AugmentedPairs",
+        "PairIndex",
+        "PositivePairs",
+        "RealisedConditional",
+        "RenderedPairs",
+        "realised_conditional",
+    ),
     "spaces": ("Box", "Sphere", "Unbounded"),
     "submission": ("Submission",),
 }
