@@ -1,0 +1,64 @@
+"""Rendering rows of a dataset again."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ident3d.errors import DatasetError
+from ident3d.storage.manifest import Manifest
+from render.plan import PictureId
+from render.verification import compare, psnr, sampled
+from tests.render.fake_renderer import FakeRenderer, small_plan
+from tests.render.test_contact_sheet import _render
+from tests.render.test_plan import Shifted
+
+
+@pytest.fixture
+def root(tmp_path):
+    return _render(tmp_path, small_plan(conditional=Shifted()))
+
+
+def test_psnr_is_its_formula():
+    one = np.zeros((2, 2, 3), np.uint8)
+    other = one.copy()
+    assert psnr(one, other) == math.inf
+    other[0, 0, 0] = 51  # a mean squared difference of 51^2 / 12 = (255 / 5)^2 / 12
+    assert psnr(one, other) == pytest.approx(10 * math.log10(25 * 12))
+    with pytest.raises(ValueError, match="cannot be compared"):
+        psnr(one, one[:1])
+
+
+def test_a_sample_is_random_and_without_repetition(root):
+    everything = sampled(root, 1000, seed=0)
+    assert len(set(everything)) == len(everything) == 60
+    few = sampled(root, 12, seed=0)
+    assert len(set(few)) == 12
+    assert few == sampled(root, 12, seed=0)
+    assert few != sampled(root, 12, seed=1)
+    assert {picture.split for picture in few} == {"train", "test"}
+    assert {picture.positive for picture in few} == {False, True}
+
+
+def test_pictures_that_are_rendered_again_are_equal(root):
+    pictures = sampled(root, 10, seed=0)
+    comparisons = compare(root, pictures, FakeRenderer())
+    assert [comparison.picture for comparison in comparisons] == pictures
+    assert {comparison.psnr for comparison in comparisons} == {math.inf}
+
+
+def test_a_dataset_that_its_manifest_does_not_describe_is_found(root):
+    replace(Manifest.read(root), seed=4).write(root)
+    comparisons = compare(root, [PictureId("train", 3), PictureId("train", 3, positive=True)], FakeRenderer())
+    assert max(comparison.psnr for comparison in comparisons) < 20
+
+
+def test_what_cannot_be_compared_is_refused(root, tmp_path):
+    with pytest.raises(ValueError, match="1 or more pictures, not 0"):
+        sampled(root, 0, seed=0)
+    with pytest.raises(DatasetError, match="holds no shard"):
+        sampled(tmp_path / "nowhere", 1, seed=0)
+    replace(Manifest.read(root), render={}).write(root)
+    with pytest.raises(DatasetError, match="does not say how"):
+        compare(root, [PictureId("train", 3)], FakeRenderer())
