@@ -53,7 +53,9 @@ class Marginal:
         if n < 0:
             raise ValueError(f"the number of latents is 0 or more, not {n}")
         self.law.check(space)
-        check_generator(generator, generator.device)
+        check_generator(generator)
+        if not dtype.is_floating_point:
+            raise TypeError(f"latents have a floating-point dtype, not {dtype}")
         return self.law.sample(self._centres(n, space, generator.device, dtype), space, generator)
 
     def log_prob(self, z: Tensor, space: Space) -> Tensor:

@@ -125,14 +125,14 @@ class Conditional(ABC):
         return f"{self.name}({', '.join(numbers)})"
 
 
-def check_generator(generator: torch.Generator, device: torch.device) -> None:
-    """Raise TypeError unless ``generator`` is a torch.Generator, ValueError unless it is on ``device``'s kind."""
+def check_generator(generator: torch.Generator, device: torch.device | None = None) -> None:
+    """Raise TypeError unless ``generator`` is a torch.Generator, ValueError unless it is on the device given."""
     if not isinstance(generator, torch.Generator):
         raise TypeError(
             f"randomness comes from a torch.Generator, not {type(generator).__name__}; "
             "ident3d.randomness.torch_generator(seed, purpose, index) makes one"
         )
-    if generator.device.type != device.type:
+    if device is not None and generator.device.type != device.type:
         raise ValueError(f"the generator is on {generator.device} and the latents are on {device}; use one device")
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ident3d.conditionals.exponential_power import ExponentialPower, two_sided_uniform
+from ident3d.conditionals.rejection import draw_by_rejection
 from ident3d.conditionals.widths import Widths, WidthsLike, per_factor, positive
 
 __all__ = ["GeneralizedNormal"]
@@ -46,24 +47,19 @@ class GeneralizedNormal(ExponentialPower):
         return self.scale
 
     def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
-        drawn = torch.empty_like(left)
-        flat, left, right = drawn.view(-1), left.reshape(-1), right.reshape(-1)
-        waiting = torch.arange(len(flat), device=flat.device)
-        while len(waiting):
-            proposal, log_ratio = self._propose(left[waiting], right[waiting], generator)
-            luck = torch.rand(log_ratio.shape, dtype=log_ratio.dtype, device=flat.device, generator=generator)
-            kept = luck.log() < log_ratio
-            flat[waiting[kept]] = proposal[kept]
-            waiting = waiting[~kept]
-        return drawn
+        left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
+        drawn = draw_by_rejection(
+            left_mass, lambda rows: self._propose(left_mass[rows], right_mass[rows], generator), generator
+        )
+        return drawn.view_as(left)
 
     def _propose(self, left: Tensor, right: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw from an envelope of exp(-|x|^p) between the walls; return the draws and ln(density / envelope).
+        """Draw from an envelope of exp(-|x|^p) with given masses up to the walls; return draws, ln(density / envelope).
 
         The envelope is 1 up to |x| = 1 and exp(-1 - p (|x| - 1)) beyond, the tangent of a convex power. At
         least 63% of its draws are kept, whatever p and the walls.
         """
-        position = two_sided_uniform(self._envelope_mass(left), self._envelope_mass(right), generator)
+        position = two_sided_uniform(left, right, generator)
         mass = position.abs()
         beyond = (mass - 1).clamp(min=0) * (math.e * self.p)  # share of a tail's mass that lies inside the draw
         distance = torch.where(mass <= 1, mass, 1 - torch.log1p(-beyond) / self.p)

@@ -9,6 +9,7 @@ from scipy import special
 from torch import Tensor
 
 from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.rejection import draw_by_rejection
 from ident3d.conditionals.widths import positive
 from ident3d.spaces import Space, Sphere
 
@@ -45,32 +46,29 @@ class VonMisesFisher(Conditional):
         square = 2 * (1 - mean_cosine(self.kappa, space.dim)) / space.dim
         return (cast("Sphere", space).radius * math.sqrt(square),) * space.dim
 
-    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:  # noqa: ARG002 - scaled later
         """Draw positives exactly, by rejection; see :meth:`Conditional.sample_unchecked`."""
         pole = torch.nn.functional.normalize(z, dim=-1)
-        fall = self._one_minus_cosine(len(z), space.dim, generator, z.device).unsqueeze(-1)
+        fall = self._one_minus_cosine(pole, generator).unsqueeze(-1)
         noise = torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
         tangent = torch.nn.functional.normalize(noise - (noise * pole).sum(-1, keepdim=True) * pole, dim=-1)
         return pole - fall * pole + (fall * (2 - fall)).sqrt() * tangent
 
-    def _one_minus_cosine(self, rows: int, n: int, generator: torch.Generator, device: torch.device) -> Tensor:
-        """Draw 1 - cos(angle to the anchor): (rows,) float64. Two thirds of the proposals or more are kept."""
+    def _one_minus_cosine(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw 1 - cos(angle to the anchor) for each row of z: (B,) float64. Over 60% of the proposals are kept."""
+        n = z.shape[-1]
         b = (n - 1) / (2 * self.kappa + math.sqrt(4 * self.kappa**2 + (n - 1) ** 2))
         x, gap = (1 - b) / (1 + b), 2 * b / (1 + b)  # the envelope's mode, and 1 minus it
         at_mode = -self.kappa * gap + (n - 1) * math.log(4 * b / (1 + b) ** 2)
-        drawn = torch.empty(rows, dtype=torch.float64, device=device)
-        waiting = torch.arange(rows, device=device)
-        while len(waiting):
+
+        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
             # The first coordinate of a uniform point on the sphere is 2 beta - 1, beta ~ Beta((n-1)/2, (n-1)/2).
-            point = torch.randn(len(waiting), n, dtype=torch.float64, device=device, generator=generator)
+            point = torch.randn(len(rows), n, dtype=z.dtype, device=z.device, generator=generator)
             beta = (1 + torch.nn.functional.normalize(point, dim=-1)[:, 0]) / 2
             fall = 2 * b * beta / (1 - (1 - b) * beta)
-            log_ratio = -self.kappa * fall + (n - 1) * (gap + x * fall).log() - at_mode
-            luck = torch.rand(len(waiting), dtype=torch.float64, device=device, generator=generator)
-            kept = luck.log() < log_ratio
-            drawn[waiting[kept]] = fall[kept]
-            waiting = waiting[~kept]
-        return drawn.clamp_(max=2)
+            return fall, -self.kappa * fall + (n - 1) * (gap + x * fall).log() - at_mode
+
+        return draw_by_rejection(z[:, 0], propose, generator).clamp_(max=2)
 
     def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
         """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
