@@ -13,6 +13,8 @@ from collections.abc import Iterator, KeysView
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from ident3d.errors import DatasetError
+
 if sys.platform != "win32":
     import fcntl
 
@@ -21,6 +23,7 @@ __all__ = ["Entry", "Journal", "JournalBusyError"]
 _MAGIC = b"3Did"
 _HEADER = struct.Struct("<4sqBI")
 _CHECKSUM_BYTES = 16
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class Entry(NamedTuple):
@@ -85,10 +88,23 @@ class Journal:
         self._places[entry] = self._write(entry, picture)
 
     def picture(self, entry: Entry) -> bytes:
-        """Return a picture; KeyError if it is not there."""
+        """Return a picture.
+
+        Raises:
+            KeyError: if it is not there.
+            DatasetError: if it is no longer what was written.
+        """
         start, length = self._places[entry]
-        self._file.seek(start)
-        return self._file.read(length)
+        header = _header(entry, length)
+        self._file.seek(start - len(header))
+        frame = self._file.read(len(header) + length + _CHECKSUM_BYTES)
+        payload = frame[len(header) : -_CHECKSUM_BYTES]
+        if frame != header + payload + _checksum(header, payload):
+            raise DatasetError(
+                f"{self.path} was changed while it was open: two processes may be rendering this shard on a disk "
+                "without locks. Give each its own part (--shard K/N); what is damaged is rendered again"
+            )
+        return payload
 
     def close(self) -> None:
         """Close the file and release its lock."""
@@ -96,11 +112,13 @@ class Journal:
 
     def delete(self) -> None:
         """Remove the file and close it."""
+        if sys.platform == "win32":  # where an open file cannot be removed
+            self.close()
         self.path.unlink(missing_ok=True)
         self.close()
 
     def _write(self, entry: Entry, payload: bytes) -> tuple[int, int]:
-        header = _HEADER.pack(_MAGIC, entry.row, entry.positive, len(payload))
+        header = _header(entry, len(payload))
         start = self._end
         try:
             self._file.seek(start)
@@ -149,13 +167,17 @@ class Journal:
         self._end = end
 
 
+def _header(entry: Entry, length: int) -> bytes:
+    return _HEADER.pack(_MAGIC, entry.row, entry.positive, length)
+
+
 def _checksum(header: bytes, payload: bytes) -> bytes:
     return hashlib.blake2b(header + payload, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _open_locked(path: Path) -> IO[bytes]:
     while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+        file = os.fdopen(os.open(path, _OPEN_FLAGS, 0o666), "r+b", buffering=0)
         try:
             _lock(file, path)
         except BaseException:

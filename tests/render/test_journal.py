@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from ident3d.errors import DatasetError
 from render.journal import Entry, Journal, JournalBusyError
 
 PICTURES = {Entry(4): b"four", Entry(5): b"", Entry(5, positive=True): bytes(range(256)) * 50, Entry(2**40): b"far"}
@@ -122,6 +123,16 @@ def test_a_kill_releases_the_journal(path):
         holder.send_signal(signal.SIGKILL)
         holder.wait()
     assert _read(path) == PICTURES
+
+
+def test_a_journal_that_another_process_wrote_into_is_not_believed(path):
+    journal = Journal(path, "settings")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"four")] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match="two processes may be rendering"):
+        journal.picture(Entry(4))
+    journal.close()
 
 
 def test_a_deleted_journal_is_gone_and_can_be_made_again(path):
