@@ -1,0 +1,8 @@
+"""Encoders: what maps observations to embeddings."""
+
+from baselines.encoders.encoder import Encoder
+from baselines.encoders.mlp import MLPEncoder
+from baselines.encoders.outputs import BoxOutput, OutputSpace, SphereOutput, output_for
+from baselines.encoders.resnet import Depth, ResNetEncoder
+
+__all__ = ["BoxOutput", "Depth", "Encoder", "MLPEncoder", "OutputSpace", "ResNetEncoder", "SphereOutput", "output_for"]

@@ -1,0 +1,95 @@
+"""The space of the embeddings: the last step of an encoder."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ident3d import Box, Sphere, Unbounded
+
+__all__ = ["BoxOutput", "OutputSpace", "SphereOutput", "output_for"]
+
+OutputSpace = Unbounded | Box | Sphere
+
+_SMALLEST_NORM = 1e-6  # keeps the gradient of an embedding of norm 0 finite
+
+
+class BoxOutput(nn.Module):
+    """Squash every coordinate into a box, whose size may be learned.
+
+    The box that is asked for is covered whole: coordinate k lies in centre + s_k * half width * (-1, 1), where centre and
+    half width come from the box and the size s_k starts at 1. The paper calls this an L-infinity normalisation with a learned
+    magnitude; a literal normalisation would put every embedding on the surface of the box.
+
+    Args:
+        space: the box.
+        learn_size: whether the sizes are trained; a loss with a learned Lambda needs them fixed, for only their
+            product counts.
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, section 4.1 and appendix A.3.
+    """
+
+    centre: Tensor
+    half_width: Tensor
+
+    def __init__(self, space: Box, *, learn_size: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.full((space.dim,), (space.low + space.high) / 2))
+        self.register_buffer("half_width", torch.full((space.dim,), (space.high - space.low) / 2))
+        # The logarithm, so that a size stays positive.
+        self.log_size = nn.Parameter(torch.zeros(space.dim), requires_grad=learn_size)
+
+    @property
+    def size(self) -> Tensor:
+        """(d,) the size of the box in units of the one asked for."""
+        return self.log_size.exp()
+
+    def forward(self, raw: Tensor) -> Tensor:
+        """Map (B, d) numbers into the box."""
+        return self.centre + self.half_width * self.size * torch.tanh(raw)
+
+
+class SphereOutput(nn.Module):
+    """Project onto a sphere, whose radius may be learned.
+
+    Args:
+        space: the sphere.
+        learn_radius: whether the radius is trained, starting from the sphere's. InfoNCE at temperature tau on data of
+            concentration kappa is at its best with the radius sqrt(tau kappa).
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, section 4.1, proposition 1.
+    """
+
+    def __init__(self, space: Sphere, *, learn_radius: bool = False) -> None:
+        super().__init__()
+        self.log_radius = nn.Parameter(torch.tensor(float(space.radius)).log(), requires_grad=learn_radius)
+
+    @property
+    def radius(self) -> Tensor:
+        """The radius, a scalar."""
+        return self.log_radius.exp()
+
+    def forward(self, raw: Tensor) -> Tensor:
+        """Map (B, d) numbers onto the sphere; a zero vector stays zero."""
+        return F.normalize(raw, dim=-1, eps=_SMALLEST_NORM) * self.radius
+
+
+def output_for(space: OutputSpace, *, learn_scale: bool | None = None) -> nn.Module:
+    """Return the module that brings (B, d) numbers into a space.
+
+    Args:
+        space: the space of the embeddings.
+        learn_scale: whether a box's size or a sphere's radius is trained; None: the paper's choice, which is a learned
+            box and a fixed sphere.
+
+    Raises:
+        TypeError: if the space is none of the three kinds.
+    """
+    if isinstance(space, Unbounded):
+        return nn.Identity()
+    if isinstance(space, Box):
+        return BoxOutput(space, learn_size=True if learn_scale is None else learn_scale)
+    if isinstance(space, Sphere):
+        return SphereOutput(space, learn_radius=False if learn_scale is None else learn_scale)
+    raise TypeError(f"an encoder's output is Unbounded, Box or Sphere, not {space!r}")
