@@ -181,14 +181,10 @@ def _factors(factors: Factors) -> str:
 
 def _settings(manifest: Manifest) -> str:
     quality = manifest.render.get("quality", {})
-    if manifest.latents == "uniform":
-        latents = "uniform in [-1, 1], by seed, split and row"
-    else:
-        latents = f"given for the split train (SHA-256 {manifest.latents}); uniform in any other"
     made_by = sorted({", ".join(f"{key} {value}" for key, value in r.made_by.items()) for r in manifest.shards} - {""})
     settings = {
         "seed": manifest.seed,
-        "latents": latents,
+        "latents": _latents(manifest),
         "exact positives": manifest.pairs,
         "hue map": manifest.render.get("hue_map"),
         "quality": ", ".join(f"{key} {value}" for key, value in quality.items() if not isinstance(value, dict)) or None,
@@ -198,3 +194,16 @@ def _settings(manifest: Manifest) -> str:
     rows = [f"| {name} | {value} |" for name, value in settings.items() if value is not None]
     closing = "`manifest.json` holds every setting in full, and a SHA-256 of each file: `ident3d verify` checks them."
     return "\n".join(("## Provenance\n", "| setting | value |\n|---|---|", *rows, "", closing, ""))
+
+
+def _latents(manifest: Manifest) -> str:
+    sources = (
+        dict.fromkeys(manifest.splits, manifest.latents) if isinstance(manifest.latents, str) else manifest.latents
+    )
+    if set(sources.values()) == {"uniform"}:
+        return "uniform in [-1, 1], by seed, split and row"
+    told = (
+        f"{split}: uniform in [-1, 1], by seed and row" if source == "uniform" else f"{split}: given (SHA-256 {source})"
+        for split, source in sources.items()
+    )
+    return "; ".join(told)

@@ -100,6 +100,7 @@ def test_the_provenance_of_a_published_folder_is_what_is_known_of_it(published, 
     assert {record.made_by for record in manifest.shards if record.made_by} == set()
     card = (tmp_path / "out" / "README.md").read_text()
     assert 'license: "other"' in card
+    assert f"test: given (SHA-256 {manifest.latents['test']})" in card
 
 
 def test_the_provenance_of_a_rendered_dataset_outlives_every_layout(native, tmp_path):
