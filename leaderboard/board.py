@@ -115,8 +115,11 @@ class Board:
 
 
 def _read(path: Path) -> tuple[Entry | None, list[str]]:
+    if path.is_symlink() or not path.is_file():
+        return None, ["no plain file"]
     try:
-        data = strict_json.loads(path.read_bytes(), path.name)
+        with path.open("rb") as file:
+            data = strict_json.loads(file.read(strict_json.MAX_BYTES + 1), path.name)
     except (ValueError, OSError) as error:
         return None, [str(error)]
     return Entry.of(data)

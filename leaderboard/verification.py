@@ -1,13 +1,14 @@
 """Verification: a maintainer runs an entry's encoder on the track's split and on a sealed one.
 
 The encoder is an ONNX graph: float32 pictures (B, 3, H, W) in [0, 1], RGB, to float32 embeddings (B, d). It is data,
-not code: no operators beside ONNX's own are registered, and it is loaded from its bytes, so that it can name no other
-file. Whatever it does to the pictures before its first layer is part of the graph.
+not code: no operators beside ONNX's own are registered, and it cannot bring in another file. Whatever it does to the
+pictures before its first layer is part of the graph.
 """
 
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,9 +61,11 @@ class OnnxEncoder:
         self.sha256 = hashlib.sha256(content).hexdigest()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.log_severity_level = 3  # what is wrong is raised
+        options.log_severity_level = 4  # what is wrong is raised, and need not be printed too
         try:
-            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            with tempfile.TemporaryDirectory() as nothing:  # where weights in other files would be looked for
+                options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+                self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors share no other base
             raise VerificationError(f"{path} cannot be loaded as an ONNX graph: {error}") from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()

@@ -23,7 +23,6 @@ class Evaluation:
     Attributes:
         protocol: the protocol.
         targets: the factors' target columns.
-        latents: (N, len(factors)) float64 raw latents, constant factors included.
         embeddings: (N, d) float64, each dimension with mean 0 and variance 1; a constant one is 0.
         scale: (d,) the standard deviation that each dimension had; 0 for a constant one.
         resolution: relative rounding error of the numbers that came in.
@@ -32,7 +31,6 @@ class Evaluation:
 
     protocol: Protocol
     targets: Targets
-    latents: npt.NDArray[np.float64]
     embeddings: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
     resolution: float
@@ -74,9 +72,8 @@ class Evaluation:
         order, sorted_ids = order[: protocol.max_rows], sorted_ids[: protocol.max_rows]
         fitted = protocol.fitted(sorted_ids)
         _check_enough_rows(fitted, x.shape[1])
-        z = z[order].astype(np.float64)
-        scaled, scale, resolution = _standardised(x, order)
-        return cls(protocol, Targets.of(z, factors), z, scaled, scale, resolution, fitted)
+        targets = Targets.of(z[order].astype(np.float64), factors)
+        return cls(protocol, targets, *_standardised(x, order), fitted)
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:

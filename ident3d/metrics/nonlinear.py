@@ -1,9 +1,9 @@
 """Nonlinear R2: what a smooth function of the embeddings explains beyond an affine map.
 
 The regressor is the affine map plus kernel ridge regression of its residuals, with a Gaussian kernel on at most 500
-landmarks (Nystrom). The kernel's width and the ridge are chosen on a fifth of the fitted rows; no nonlinear part at
-all is among the choices. One regressor for everybody, so that numbers can be compared; it is a lower bound on what
-some function could explain.
+landmarks (Nystrom). The kernel's width and the ridge are chosen by generalised cross-validation on the fitted rows; no
+nonlinear part at all is among the choices. One regressor for everybody, so that numbers can be compared; it is a lower
+bound on what some function could explain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["NonlinearMap", "nonlinear_r2"]
 
 _LANDMARKS = 500
 _WIDTHS = (0.5, 1.0, 2.0)  # of the kernel, in units of the median distance
-_RIDGES = (*np.logspace(-6, 0, 7), np.inf)  # for each row; infinite: no nonlinear part
+_RIDGES = (*np.logspace(-6, -1, 6), np.inf)  # for each row; infinite: no nonlinear part
 _FLOOR = 1e-8  # eigenvalues of the landmarks' kernel below this fraction of the largest are noise
 
 Array = npt.NDArray[np.float64]
@@ -60,38 +60,30 @@ class NonlinearMap:
 
     Attributes:
         affine: the affine map.
-        features: the features of the nonlinear part.
-        weight: (r, C) its weights.
+        parts: features of each kernel width that some output uses, with their (r, C) weights; 0 for the others.
     """
 
     affine: AffineMap
-    features: _Features
-    weight: Array
+    parts: tuple[tuple[_Features, Array], ...]
 
     @classmethod
     def fit(cls, inputs: Array, outputs: Array) -> NonlinearMap:
-        """Fit the map from (N, d) inputs to (N, C) outputs. Each output column has the ridge that suits it."""
-        held_out = np.arange(len(inputs)) % 5 == 0
+        """Fit the map from (N, d) inputs to (N, C) outputs. Each output has the width and the ridge that suit it."""
         landmarks = inputs[np.linspace(0, len(inputs) - 1, min(_LANDMARKS, len(inputs))).astype(int)]
         unit = _median_distance(landmarks)
-        affine = AffineMap.fit(inputs[~held_out], outputs[~held_out])
-        residual = outputs - affine(inputs)
-        trials = []
-        for width in _WIDTHS:
-            features = _Features.of(landmarks, width * unit)
-            phi = features(inputs)
-            paths = _ridge_paths(phi[~held_out], residual[~held_out])
-            errors = np.stack([((residual[held_out] - phi[held_out] @ path) ** 2).mean(axis=0) for path in paths])
-            trials.append((float((errors.min(axis=0) / residual.var(axis=0).clip(1e-300)).mean()), features, errors))
-        _, features, errors = min(trials, key=lambda trial: trial[0])
         affine = AffineMap.fit(inputs, outputs)
-        paths = _ridge_paths(features(inputs), outputs - affine(inputs))
-        best = errors.argmin(axis=0)
-        return cls(affine, features, np.stack([paths[i][:, column] for column, i in enumerate(best)], axis=1))
+        residual = outputs - affine(inputs)
+        kernels = [_Features.of(landmarks, width * unit) for width in _WIDTHS]
+        fits = [_ridge(features(inputs), residual) for features in kernels]
+        best = np.stack([error for error, _ in fits]).argmin(axis=0)
+        parts = [
+            (kernels[i], np.where(best == i, weight, 0)) for i, (_, weight) in enumerate(fits) if (best == i).any()
+        ]
+        return cls(affine, tuple(parts))
 
     def __call__(self, inputs: Array) -> Array:
         """Map (N, d) inputs to (N, C) outputs."""
-        return self.affine(inputs) + self.features(inputs) @ self.weight
+        return sum((features(inputs) @ weight for features, weight in self.parts), self.affine(inputs))
 
 
 def nonlinear_r2(
@@ -118,7 +110,8 @@ def nonlinear_r2(
         ValueError, TypeError: see :meth:`Evaluation.of`.
 
     Reference:
-        Williams and Seeger, Using the Nystrom method to speed up kernel machines (2001).
+        Williams and Seeger, Using the Nystrom method to speed up kernel machines (2001); Golub, Heath and Wahba,
+        Generalized cross-validation as a method for choosing a good ridge parameter (1979).
     """
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
     fitted, targets = evaluation.fitted, evaluation.targets
@@ -127,11 +120,24 @@ def nonlinear_r2(
     return FactorScores.of(targets.factors, determination(targets.columns[~fitted], prediction, targets))
 
 
-def _ridge_paths(phi: Array, residual: Array) -> list[Array]:
-    """Return the (r, C) ridge solutions for each of the ridges."""
+def _ridge(phi: Array, residual: Array) -> tuple[Array, Array]:
+    """Return each column's smallest cross-validation error over the ridges, (C,), and the (r, C) weights that have it.
+
+    With phi = U S V', the squared error and the degrees of freedom of every ridge follow from S and from V' phi'
+    residual.
+    """
+    rows = len(phi)
     values, vectors = np.linalg.eigh(phi.T @ phi)
+    values = values.clip(0)
     rotated = vectors.T @ (phi.T @ residual)
-    return [vectors @ (rotated / (values.clip(0) + ridge * len(phi))[:, None]) for ridge in _RIDGES]
+    total = (residual**2).sum(axis=0)
+    errors = []
+    for ridge in _RIDGES:
+        shrunk = 1 / (values + ridge * rows)
+        squared = total - (2 * shrunk - values * shrunk**2) @ rotated**2
+        errors.append(squared / rows / (1 - (values * shrunk).sum() / rows) ** 2)
+    best = np.array(_RIDGES)[np.argmin(errors, axis=0)]
+    return np.min(errors, axis=0), vectors @ (rotated / (values[:, None] + best * rows))
 
 
 def _gaussian(a: Array, b: Array, width: float) -> Array:

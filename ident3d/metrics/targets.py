@@ -70,10 +70,8 @@ class Targets:
 
     def pooled(self, by_column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Sum values of the columns into values of their factors: (..., C) to (..., F)."""
-        pooled: npt.NDArray[np.float64] = by_column @ (self.owner[:, None] == np.arange(len(self.factors))).astype(
-            np.float64
-        )
-        return pooled
+        belongs = (self.owner[:, None] == np.arange(len(self.factors))).astype(np.float64)
+        return np.asarray(by_column @ belongs)
 
 
 def plain_factors(width: int) -> Factors:

@@ -22,10 +22,10 @@ class TestNonlinearR2:
         assert float(metrics.nonlinear_r2(z, x)) > 0.99
 
     def test_an_affine_map_needs_no_nonlinear_part(self, rng):
-        z = rng.uniform(-1, 1, (500, 3))
-        x = z @ rng.normal(size=(3, 3)) + 0.5 * rng.normal(size=(500, 3))
+        z = rng.normal(size=(2000, 3))
+        x = z @ rng.normal(size=(3, 3)) + 0.5 * rng.normal(size=(2000, 3))
         linear, nonlinear = float(metrics.affine_r2(z, x)), float(metrics.nonlinear_r2(z, x))
-        assert nonlinear == pytest.approx(linear, abs=0.02)
+        assert nonlinear == pytest.approx(linear, abs=0.005)
 
     def test_noise_explains_nothing(self, rng):
         z, x = rng.uniform(-1, 1, (1000, 3)), rng.normal(size=(1000, 3))
@@ -40,7 +40,7 @@ class TestNonlinearR2:
         z = rng.uniform(-1, 1, (800, 3))
         x = z**3 + 0.1 * rng.normal(size=(800, 3))
         found = float(metrics.score(z, x, extras=["nonlinear_r2"]).metrics["nonlinear_r2"])
-        assert found == pytest.approx(float(metrics.nonlinear_r2(z, x)), abs=0.01)
+        assert found == pytest.approx(float(metrics.nonlinear_r2(z, x)), abs=1e-9)
 
 
 class TestDci:
@@ -95,6 +95,18 @@ class TestInformation:
         mixing = rng.normal(size=(2, 5))
         found = metrics.information(u @ mixing + 3, v @ mixing, items=1000)
         assert found.estimate == pytest.approx(-0.5 * np.log(1 - rho**2).sum(), abs=0.08)
+
+    @pytest.mark.parametrize("kappa", [1.0, 8.0])
+    def test_von_mises_fisher_pairs(self, rng, kappa):
+        u = rng.normal(size=(8000, 3))
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        # on the sphere in three dimensions the cosine has a density proportional to exp(kappa cosine)
+        cosine = 1 + np.log(np.exp(-2 * kappa) + rng.uniform(size=8000) * (1 - np.exp(-2 * kappa))) / kappa
+        tangent = np.cross(u, rng.normal(size=(8000, 3)))
+        tangent /= np.linalg.norm(tangent, axis=1, keepdims=True)
+        v = cosine[:, None] * u + np.sqrt(1 - cosine**2)[:, None] * tangent
+        expected = kappa / np.tanh(kappa) - 1 + np.log(kappa / np.sinh(kappa))
+        assert metrics.information(u, v, items=1000).estimate == pytest.approx(expected, abs=0.05)
 
     def test_it_saturates_at_its_cap(self, rng):
         u = rng.normal(size=(1000, 6))

@@ -50,6 +50,8 @@ def test_a_damaged_entry_takes_no_other_down(board_of, folder, make_entry):
     (tiny / "twice.json").write_text('{"kind": 1, "kind": 2}')
     (tiny / "torn.json").write_bytes(b"\x00\xff{")
     (tiny / "text.txt").write_text("hello")
+    (tiny / "large.json").write_text(" " * (1 << 21))
+    (tiny / "link.json").symlink_to(tiny / make_entry("Sound").file_name)
     altered = json.loads((tiny / make_entry("Sound").file_name).read_text()) | {"name": "Altered"}
     (tiny / "altered.json").write_text(json.dumps(altered))
     board = Board.read(folder)
@@ -60,6 +62,8 @@ def test_a_damaged_entry_takes_no_other_down(board_of, folder, make_entry):
         "torn.json",
         "text.txt",
         "altered.json",
+        "large.json",
+        "link.json",
     }
 
 

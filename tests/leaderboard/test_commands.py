@@ -214,6 +214,24 @@ class TestVerify:
         assert verify(added, tmp_path / "evil.onnx") == 1
         assert "cannot be loaded as an ONNX graph" in caplog.text
 
+    def test_a_graph_that_names_another_file(self, verify, added, tmp_path, caplog, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "w.bin").write_bytes(np.zeros((192, 10), np.float32).tobytes())
+        weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[192, 10], data_location=TensorProto.EXTERNAL)
+        place = weight.external_data.add()
+        place.key, place.value = "location", "w.bin"
+        graph = helper.make_graph(
+            [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 3, 8, 8])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", 10])],
+            [weight],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        (tmp_path / "evil.onnx").write_bytes(model.SerializeToString())
+        assert verify(added, tmp_path / "evil.onnx") == 1
+        assert "cannot be loaded as an ONNX graph" in caplog.text
+
     def test_reported_entries_and_unknown_ones(self, verify, board_of, make_entry, encoder, caplog):
         (name,) = board_of(make_entry("Paper", kind=Kind.REPORTED)).entries
         assert verify(name, encoder()) == 1
