@@ -28,6 +28,17 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _SPACE_MARGIN = 1.1
 
 
+class _Bar(tqdm):  # type: ignore[type-arg]  # it is generic in its stubs alone
+    """A progress bar whose pace is that of the pictures that were rendered."""
+
+    def skip(self, n: int) -> None:
+        """Count pictures that were there already."""
+        if not self.disable:
+            self.initial += n
+            self.n += n
+            self.last_print_n += n
+
+
 @dataclass(frozen=True)
 class Production:
     """What a run did.
@@ -126,7 +137,7 @@ def _render(assembly: Assembly, shards: Sequence[Shard], pool: Pool) -> Outcome:
     }
     total = assembly.plan.pictures(shards)
     try:
-        with logging_redirect_tqdm(), tqdm(total=total, unit="picture", smoothing=0.05, disable=None) as bar:
+        with logging_redirect_tqdm(), _Bar(total=total, unit="picture", smoothing=0.05, disable=None) as bar:
             return render_shards(assembly, shards, pool, made_by, bar)
     except KeyboardInterrupt:
         _LOG.warning("stopped; the pictures that are done are kept: the same command goes on from there")

@@ -27,7 +27,10 @@ class Progress(Protocol):
     """Whatever counts pictures: a progress bar."""
 
     def update(self, n: int) -> object:
-        """Count ``n`` more pictures."""
+        """Count ``n`` pictures that were rendered."""
+
+    def skip(self, n: int) -> object:
+        """Count ``n`` pictures that were there already, which say nothing about the pace."""
 
 
 @dataclass
@@ -114,11 +117,11 @@ class _Run:
         entries = self.assembly.plan.entries(shard)
         if self.assembly.record(shard) is not None:  # another process finished it since the folder was looked at
             journal.delete()
-            self.progress.update(len(entries))
+            self.progress.skip(len(entries))
             return None
         kept = sum(entry in journal.entries for entry in entries)
         self.outcome.kept += kept
-        self.progress.update(kept)
+        self.progress.skip(kept)
         begun = _Begun(shard, journal, len(entries) - kept)
         self.begun.append(begun)
         if begun.missing == 0:

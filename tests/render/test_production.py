@@ -11,7 +11,7 @@ from render.devices import Device
 from render.errors import DeviceMissingError
 from render.journal import Journal
 from render.part import Part
-from render.production import produce
+from render.production import _Bar, produce
 from render.settings import About
 from tests.render.fake_renderer import FakeRenderer, files_of, small_plan
 
@@ -118,3 +118,14 @@ def test_the_division_into_shards_is_a_setting(tmp_path):
     produce(tmp_path, small_plan(), Part(0, 2), FakePool())
     with pytest.raises(ValueError, match="rows_per_shard: 8 against 5"):
         produce(tmp_path, replace(small_plan(), manifest=small_plan(rows_per_shard=5).manifest), Part(), FakePool())
+
+
+def test_the_pace_of_the_bar_is_that_of_the_rendered_pictures(capsys):
+    with _Bar(total=1000, unit="picture", disable=False, miniters=1, mininterval=0, smoothing=0) as bar:
+        bar.skip(900)
+        bar.update(50)
+        assert bar.n == 950
+        assert bar.format_dict["initial"] == 900
+        assert bar.format_meter(**(bar.format_dict | {"elapsed": 10.0})).endswith("5.00picture/s]")
+    with _Bar(total=1000, disable=True) as bar:
+        bar.skip(900)
