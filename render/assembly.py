@@ -70,6 +70,8 @@ class Assembly:
         A shard whose file is not the one that was recorded is named in the log and removed.
         """
         listed = self._listed()
+        if listed:
+            _LOG.info("checking the shards that are there")
         return [shard for shard in shards if not self._is_sound(shard, listed)]
 
     def finish(self, shard: Shard, journal: Journal, made_by: Mapping[str, str]) -> None:
@@ -118,7 +120,7 @@ class Assembly:
             return True
         _LOG.warning("%s is damaged: it is rendered again", self.path(shard))
         self._record_path(shard).unlink(missing_ok=True)
-        self.path(shard).unlink()
+        self.path(shard).unlink(missing_ok=True)
         return False
 
     def _records(self) -> tuple[ShardRecord, ...]:
