@@ -5,10 +5,8 @@ its memory, and how it ends. Works with bpy 4.5 and 5.2, and inside the Blender 
 """
 
 import math
-import os
 import platform
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ sys.argv[:] = _arguments  # bpy replaces them
 
 from render.devices import GPUS, Device  # noqa: E402
 from render.errors import DeviceMissingError  # noqa: E402
-from render.quality import Quality  # noqa: E402
+from render.quality import LightChoice, Quality  # noqa: E402
 from render.scene import Body, Camera, Light, LightKind, Material, Scene  # noqa: E402
 from render.settings import About, Settings  # noqa: E402
 from render.shapes import shape  # noqa: E402
@@ -31,30 +29,25 @@ __all__ = ["Blender"]
 class Blender:
     """Blender as a function from a scene and a seed to a picture.
 
-    What a scene holds is built when it is first met and kept; from then on pictures differ in numbers alone. A
-    picture depends on the scene, the seed and the settings below, not on the pictures before it.
+    The first scene is built; as long as the next ones differ in numbers alone, as those of one world do, things are
+    only moved and coloured. A picture depends on the scene, the seed and the settings, not on the pictures before it,
+    and, on the CPU, not on the number of threads.
 
     Attributes:
         about: the versions and the device.
 
     Args:
         settings: what is the same for all pictures.
+        folder: an empty folder for the picture that is being rendered.
 
     Raises:
         DeviceMissingError: if the device is not there, or this Blender was built without it.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        bpy.ops.wm.read_factory_settings(use_empty=True)
-        self._scene: Any = bpy.context.scene
-        self._folder = tempfile.TemporaryDirectory(prefix="ident3d-", dir=_memory_folder())
-        self._path = Path(self._folder.name) / "picture.png"
-        self._bodies: dict[str, _BuiltBody] = {}
-        self._lights: dict[str, Any] = {}
-        _set_output(self._scene, settings, self._path)
-        _set_quality(self._scene, settings.quality)
-        device, name = _set_device(self._scene, settings.device)
-        self.about = About(bpy.app.version_string, platform.python_version(), device, name)
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings = settings
+        self._path = folder / "picture.png"
+        self.about = self._begin()
 
     def render(self, scene: Scene, seed: int) -> bytes:
         """Render one picture.
@@ -64,27 +57,58 @@ class Blender:
             seed: seed of the sampling noise, 0 or larger and below 2**31.
 
         Returns:
-            The picture as Blender writes it: PNG, 8 bits a channel, RGB, sRGB.
+            The picture as Blender writes it: PNG, 8 bits a channel, RGB, sRGB, without time or date.
+
+        Raises:
+            ValueError: if the seed is out of range.
+            RuntimeError: if Blender reports an error.
         """
+        if not 0 <= seed < 2**31:
+            raise ValueError(f"a sampling seed is 0 or larger and below 2**31, not {seed}")
+        if self._plan != _plan(scene):
+            self._begin()
+            self._build(scene)
         self._place(scene)
         self._scene.cycles.seed = seed
         # Without this, Blender keeps the first picture's seed as long as its data persist from picture to picture.
         self._scene.update_tag()
         bpy.ops.render.render(write_still=True)
-        return self._path.read_bytes()
+        picture = self._path.read_bytes()
+        self._path.unlink()  # so that no later picture is taken for this one
+        return picture
+
+    def _begin(self) -> About:
+        bpy.ops.wm.read_factory_settings(use_empty=True)
+        self._scene: Any = bpy.context.scene
+        self._plan: object = None
+        self._bodies: dict[str, _BuiltBody] = {}
+        self._lights: dict[str, _BuiltLight] = {}
+        _set_output(self._scene, self._settings, self._path)
+        _set_quality(self._scene, self._settings.quality)
+        device, name = _set_device(self._scene, self._settings.device)
+        return About(bpy.app.version_string, platform.python_version(), device, name)
+
+    def _build(self, scene: Scene) -> None:
+        weigh = self._settings.quality.light_choice is LightChoice.DRAWS
+        self._scene.camera = _new_object(self._scene, "camera", bpy.data.cameras.new("camera"))
+        self._bodies = {body.name: _BuiltBody(self._scene, body) for body in scene.bodies}
+        self._lights = {
+            light.name: _BuiltLight(self._scene, light, light.draws if weigh else 1) for light in scene.lights
+        }
+        self._plan = _plan(scene)
 
     def _place(self, scene: Scene) -> None:
-        _set_camera(self._scene, scene.camera)
+        _set_camera(self._scene.camera, scene.camera)
         for body in scene.bodies:
-            if body.name not in self._bodies:
-                self._bodies[body.name] = _BuiltBody(self._scene, body)
             self._bodies[body.name].place(body)
         for light in scene.lights:
-            if light.name not in self._lights:
-                self._lights[light.name] = _new_object(
-                    self._scene, light.name, bpy.data.lights.new(light.name, light.kind.upper())
-                )
-            _place_light(self._lights[light.name], light)
+            self._lights[light.name].place(light)
+
+
+def _plan(scene: Scene) -> object:
+    """Return what of a scene cannot be changed by setting numbers."""
+    bodies = [(body.name, body.shape, body.material) for body in scene.bodies]
+    return bodies, [(light.name, light.kind, light.draws) for light in scene.lights]
 
 
 class _BuiltBody:
@@ -106,8 +130,25 @@ class _BuiltBody:
             socket.default_value = (*body.colour, 1.0)
 
 
-def _memory_folder() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+class _BuiltLight:
+    """A lamp as Blender has it: several at the same place that share its power, if it is to be drawn more often."""
+
+    def __init__(self, scene: Any, light: Light, lamps: int) -> None:
+        self.data = bpy.data.lights.new(light.name, light.kind.upper())
+        self.objects = [_new_object(scene, f"{light.name} {i}", self.data) for i in range(lamps)]
+
+    def place(self, light: Light) -> None:
+        self.data.energy = light.power / len(self.objects)
+        self.data.color = light.colour
+        if light.kind is LightKind.SUN:
+            self.data.angle = light.size
+        elif light.kind is LightKind.AREA:
+            self.data.shape, self.data.size = "SQUARE", light.size
+        else:
+            self.data.shadow_soft_size = light.size
+            self.data.spot_size, self.data.spot_blend = light.cone, light.blend
+        for lamp in self.objects:
+            _aim(lamp, light.location, light.target)
 
 
 def _new_object(scene: Any, name: str, data: Any) -> Any:
@@ -151,27 +192,12 @@ def _new_material(name: str, material: Material) -> list[Any]:
     return [diffuse.inputs["Color"], velvet.inputs["Color"]]
 
 
-def _set_camera(scene: Any, camera: Camera) -> None:
-    if scene.camera is None:
-        scene.camera = _new_object(scene, "camera", bpy.data.cameras.new("camera"))
-    data = scene.camera.data
+def _set_camera(thing: Any, camera: Camera) -> None:
+    data = thing.data
     data.type = "PERSP"
     data.lens, data.sensor_width, data.sensor_fit = camera.lens_mm, camera.sensor_mm, "AUTO"
     data.clip_start, data.clip_end = camera.clip_start, camera.clip_end
-    _aim(scene.camera, camera.location, camera.target)
-
-
-def _place_light(thing: Any, light: Light) -> None:
-    data = thing.data
-    data.energy = light.power
-    data.color = light.colour
-    if light.kind is LightKind.SUN:
-        data.angle = light.size
-    elif light.kind is LightKind.AREA:
-        data.shape, data.size = "SQUARE", light.size
-    else:
-        data.shadow_soft_size, data.spot_size, data.spot_blend = light.size, light.cone, light.blend
-    _aim(thing, light.location, light.target)
+    _aim(thing, camera.location, camera.target)
 
 
 def _aim(thing: Any, location: tuple[float, float, float], target: tuple[float, float, float]) -> None:
@@ -196,6 +222,9 @@ def _set_output(scene: Any, settings: Settings, path: Path) -> None:
     render.image_settings.color_mode = "RGB"
     render.image_settings.color_depth = "8"
     render.image_settings.compression = 15
+    for stamp in [name for name in dir(render) if name.startswith("use_stamp")]:
+        setattr(render, stamp, False)  # no time or date in the file, so that the same picture is the same bytes
+    scene.view_layers[0].use_pass_z = False
     scene.display_settings.display_device = "sRGB"
     scene.view_settings.view_transform = "Standard"
     scene.view_settings.look = "None"
@@ -245,8 +274,7 @@ def _set_quality(scene: Any, quality: Quality) -> None:
     cycles.use_adaptive_sampling = quality.adaptive_threshold is not None
     if quality.adaptive_threshold is not None:
         cycles.adaptive_threshold = quality.adaptive_threshold
-    cycles.use_light_tree = quality.light_tree
-    cycles.direct_light_sampling_type = quality.light_sampling.value
+    cycles.use_light_tree = quality.light_choice is LightChoice.TREE
     cycles.use_denoising = quality.denoiser is not None
     if quality.denoiser is not None:
         cycles.denoiser = "OPENIMAGEDENOISE"

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class WorkerProcess:
     """
 
     def __init__(self, program: Program, settings: Settings) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ident3d-", dir=_memory_folder(), ignore_cleanup_errors=True)
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         # A session of its own, so that Ctrl-C in a terminal reaches the parent alone, which then ends its workers.
         self._process = subprocess.Popen(
@@ -69,7 +71,7 @@ class WorkerProcess:
             DeviceMissingError: if the device that was asked for is not there.
             WorkerDiedError: if the process ended before it was ready.
         """
-        self._send(to_plain(self._settings))
+        self._send({"settings": to_plain(self._settings), "folder": self._folder.name})
         for line in self._stdout:  # what comes before the greeting is the program's own chatter
             _, found, header = line.partition(GREETING)
             if found:
@@ -111,6 +113,7 @@ class WorkerProcess:
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
+        self._folder.cleanup()
 
     def interrupt(self) -> None:
         """Make the process end; a thread that waits for its answer gets a WorkerDiedError. Safe from any thread."""
@@ -152,6 +155,11 @@ class WorkerProcess:
         with _opened(self._process.stderr) as stream:
             for line in stream:
                 self._words.append(line.decode(errors="replace").rstrip())
+
+
+def _memory_folder() -> str | None:
+    """Return a folder in memory, so that pictures on their way reach no disk; None where the system has none."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - the folder made in it is private
 
 
 def _opened(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from render.plain import from_plain, to_plain
 
-__all__ = ["QUALITIES", "Denoiser", "LightSampling", "Prefilter", "Quality", "quality"]
+__all__ = ["QUALITIES", "Denoiser", "DenoiserQuality", "LightChoice", "Prefilter", "Quality", "quality"]
 
 
 class Prefilter(StrEnum):
@@ -27,11 +27,20 @@ class DenoiserQuality(StrEnum):
     FAST = "FAST"
 
 
-class LightSampling(StrEnum):
-    """How the light of lamps is estimated: at the lamp, or at the lamp and by the surface's own lobe together."""
+class LightChoice(StrEnum):
+    """How a sample chooses the lamp whose light it takes; it takes that of one.
 
-    MULTIPLE_IMPORTANCE = "MULTIPLE_IMPORTANCE_SAMPLING"
-    NEXT_EVENT = "NEXT_EVENT_ESTIMATION"
+    Attributes:
+        EQUAL: every lamp with the same probability.
+        DRAWS: in proportion to :attr:`render.scene.Light.draws`. Where the draws of a scene add up to a power of two,
+            every block of so many samples takes each lamp as often as its draws say: Cycles' sampling pattern
+            (Owen-scrambled Sobol) is stratified. What is left of the noise lies at edges and in penumbrae.
+        TREE: by the light's estimated effect on the point, with Cycles' light tree.
+    """
+
+    EQUAL = "equal"
+    DRAWS = "draws"
+    TREE = "tree"
 
 
 @dataclass(frozen=True)
@@ -55,16 +64,14 @@ class Quality:
         name: how the quality is called in a manifest.
         samples: paths a pixel, 1 or more.
         adaptive_threshold: noise at which a pixel gets no more samples; None for the same samples everywhere.
-        light_tree: whether a lamp is chosen by its effect on the point, rather than by its power.
-        light_sampling: how the light of lamps is estimated.
+        light_choice: how a sample chooses its lamp.
         denoiser: settings of the denoiser; None for none.
     """
 
     name: str
     samples: int
     adaptive_threshold: float | None = None
-    light_tree: bool = True
-    light_sampling: LightSampling = LightSampling.MULTIPLE_IMPORTANCE
+    light_choice: LightChoice = LightChoice.DRAWS
     denoiser: Denoiser | None = Denoiser()
 
     def __post_init__(self) -> None:
@@ -88,7 +95,7 @@ QUALITIES: Mapping[str, Quality] = MappingProxyType(
     {
         preset.name: preset
         for preset in (
-            Quality("published", samples=512, light_tree=False, denoiser=Denoiser(Prefilter.ACCURATE)),
+            Quality("published", samples=512, light_choice=LightChoice.EQUAL, denoiser=Denoiser(Prefilter.ACCURATE)),
             Quality("standard", samples=8),
             Quality("draft", samples=2),
         )

@@ -124,6 +124,8 @@ class Light:
         colour: linear RGB.
         cone: opening angle of a spot in radians; None for the other kinds.
         blend: softness of the cone's edge in [0, 1]; None for the other kinds.
+        draws: how often the sampler takes this lamp's light, relative to the other lamps; without effect on what the
+            picture converges to. See :class:`render.quality.LightChoice`.
     """
 
     name: str
@@ -135,10 +137,11 @@ class Light:
     colour: Colour = (1.0, 1.0, 1.0)
     cone: float | None = None
     blend: float | None = None
+    draws: int = 1
 
     def __post_init__(self) -> None:
         _check_vectors(self, "location", "target", "colour")
-        _check_positive(self, "power")
+        _check_positive(self, "power", "draws")
         if not (math.isfinite(self.size) and self.size >= 0):
             raise ValueError(f"light {self.name}: expected a size of 0 or larger, got {self.size}")
         if self.location == self.target:

@@ -55,9 +55,9 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    settings = from_plain(Settings, json.loads(requests.readline()))
+    first = json.loads(requests.readline())
     try:
-        blender = _load(settings)
+        blender = _load(from_plain(Settings, first["settings"]), Path(first["folder"]))
     except RenderError as error:
         answers.write(GREETING)
         _answer(answers, {"error": type(error).__name__, "message": str(error)})
@@ -74,12 +74,12 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
             _answer(answers, {"memory": memory()}, picture)
 
 
-def _load(settings: Settings) -> Any:
+def _load(settings: Settings, folder: Path) -> Any:
     try:
         from render.blender import Blender  # imports bpy
     except ImportError as error:
         raise BlenderMissingError(why_no_bpy(error)) from error
-    return Blender(settings)
+    return Blender(settings, folder)
 
 
 def _answer(answers: BinaryIO, header: dict[str, Any], body: bytes = b"") -> None:
