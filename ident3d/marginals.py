@@ -9,7 +9,7 @@ from ident3d.conditionals import Conditional, Uniform
 from ident3d.conditionals import parse as parse_conditional
 from ident3d.conditionals.conditional import check_generator
 from ident3d.factors import FACTORS, Factors
-from ident3d.spaces import Space
+from ident3d.spaces import Box, Space
 
 __all__ = ["Marginal", "parse"]
 
@@ -73,7 +73,7 @@ class Marginal:
             ValueError: if the law is not defined on the space, or a latent is not finite or not on the sphere.
         """
         self.law.check(space)
-        space.check(z, "the latents z", inside=False)
+        space.check(z, "the latents z", inside=not isinstance(space, Box))
         centres = self._centres(1, space, z.device, z.dtype).expand_as(z)
         return self.law.log_prob(z, centres, space)
 

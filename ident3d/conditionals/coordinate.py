@@ -51,14 +51,14 @@ class Coordinate:
         """
         if math.isinf(self.scale):
             return 0.0
-        return _information(self.p, width / self.scale)
+        return max(0.0, _information(self.p, width / self.scale))  # a very wide conditional leaves rounding alone
 
 
 @lru_cache(maxsize=4096)
 def _mean_square(p: float, width: float) -> float:
     """Return the mean of (z_pos - z)^2 at scale 1: over anchors uniform on [0, width]."""
     z, weights, interior = _from_wall(p, width)
-    near, far = z, width - z
+    near, far = _walls(z, p, width)
     square = (_moment(2, near, p) + _moment(2, far, p)) / (_moment(0, near, p) + _moment(0, far, p))
     plain = math.gamma(3 / p) / math.gamma(1 / p)
     return float(2 / width * (square @ weights + interior * plain))
@@ -72,7 +72,7 @@ def _information(p: float, width: float) -> float:
     closed form, and q(x) the marginal density of the positive, the mean of exp(-|x - z|^p) / Z(z) over anchors.
     """
     x, weights, interior = _from_wall(p, width)
-    near, far = x, width - x
+    near, far = _walls(x, p, width)
     mass = _moment(0, near, p) + _moment(0, far, p)
     edge = near * np.exp(-(near**p)) + far * np.exp(-(far**p))
     entropy = np.log(mass) + (1 - edge / mass) / p
@@ -90,7 +90,8 @@ def _marginal(x: Array, p: float, width: float) -> Array:
         reach = np.minimum(wall, _reach(p))[:, None]
         distance = reach * nodes  # (points, nodes): from the positive to the anchor
         anchor = x[:, None] + side * distance
-        mass = _moment(0, np.maximum(anchor, 0), p) + _moment(0, np.maximum(width - anchor, 0), p)
+        near, far = _walls(anchor, p, width)
+        mass = _moment(0, near, p) + _moment(0, far, p)
         density += (np.exp(-(distance**p)) / mass * reach) @ weights
     return density / width
 
@@ -103,6 +104,11 @@ def _from_wall(p: float, width: float) -> tuple[Array, Array, float]:
     end = min(width / 2, 2 * _reach(p))
     nodes, weights = _graded(_OUTER_NODES, 2)
     return end * nodes, end * weights, width / 2 - end
+
+
+def _walls(x: Array, p: float, width: float) -> tuple[Array, Array]:
+    """Return the distances from x to both walls, at most so far as the density reaches."""
+    return np.clip(x, 0, _reach(p)), np.clip(width - x, 0, _reach(p))
 
 
 def _reach(p: float) -> float:

@@ -20,9 +20,8 @@ class ExponentialPower(Conditional):
     """A density proportional to exp(-|z_pos - z|^p / scale^p) in every factor.
 
     On a box each factor is truncated to the walls and normalised there: nothing is clipped, so no mass sits on a
-    wall, and the density's shape is the same wherever the anchor is. On the unbounded space it is the plain density.
-    On a sphere the positive is drawn in R^dim around the anchor and projected radially onto the sphere, as in
-    Table 1 of the paper; the log density is that of the projected point.
+    wall. On the unbounded space it is the plain density. On a sphere the positive is drawn in R^dim around the anchor
+    and projected radially onto the sphere, as in Table 1 of the paper; the log density is that of the projected point.
 
     Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 5 and section 4.1.
     """
@@ -80,9 +79,8 @@ class ExponentialPower(Conditional):
         log_mass = self._log_mass(*_reach(z, scale, space)) + scale.log()
         if isinstance(space, Sphere):
             unit = projected_log_density(z_pos / space.radius, z / space.radius, scale / space.radius, self._power)
-            return (
-                unit - log_mass.sum(-1) + math.log(space.radius)
-            )  # dim radii from the scales, dim - 1 from the surface
+            # Scaling to the unit sphere divides dim scales by the radius, and dim - 1 lengths on the surface.
+            return unit - log_mass.sum(-1) + math.log(space.radius)
         distance = ((z_pos - z) / scale).abs()
         return -(distance.pow(self._power) + log_mass).sum(-1)
 

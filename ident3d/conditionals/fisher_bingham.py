@@ -133,13 +133,13 @@ def mean_square_displacement(z: Tensor, precision: Tensor) -> Tensor:
     """
     _, contour, mass = _contour(z, precision)
     total = mass.real.sum(-1)
-    levels, group = _levels(precision)
-    pull, spread = [], []
-    for level in levels:
+    squares = torch.empty_like(z)
+    for level, columns in _levels(precision).items():
         inverse = (level + contour).reciprocal()
-        pull.append(((contour * inverse).square() * mass).real.sum(-1) / total)
-        spread.append((inverse * mass).real.sum(-1) / (2 * total))
-    return z.square() * torch.stack(pull, 1)[:, group] + torch.stack(spread, 1)[:, group]
+        pull = ((contour * inverse).square() * mass).real.sum(-1, keepdim=True)
+        spread = (inverse * mass).real.sum(-1, keepdim=True) / 2
+        squares[:, columns] = z[:, columns].square() * pull + spread
+    return squares / total.unsqueeze(-1)
 
 
 def _contour(z: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,20 +162,21 @@ def _contour(z: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     contour = torch.complex(shift - _CONTOUR_SLOPE * width * (y.cosh() - 1), width * y.sinh())
     weights = step * torch.complex(width * y.cosh(), _CONTOUR_SLOPE * width * y.sinh())
     weights[:, 0] /= 2
-    levels, group = _levels(precision)
-    square = z.new_zeros(len(z), len(levels)).index_add_(1, group, z.square())
     exponent = torch.zeros_like(contour)
-    for index, count in enumerate(group.bincount()):  # equal factors together, and (B, K) is the largest array
-        moved = levels[index] + contour
-        exponent += square[:, index, None] * contour.square() / moved - moved.log() * (count / 2)
+    for level, columns in _levels(precision).items():
+        square = z[:, columns].square().sum(-1, keepdim=True)
+        moved = level + contour
+        exponent += square * contour.square() / moved - moved.log() * (len(columns) / 2)
     top = exponent[:, :1].real
     return top.squeeze(-1), contour, (exponent - top).exp() * weights
 
 
-def _levels(precision: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct values of ``precision``, and the index of its own among them for each factor."""
-    levels, group = torch.unique(precision, return_inverse=True)
-    return levels, group
+def _levels(precision: Tensor) -> dict[float, list[int]]:
+    """Return the columns that share each value of ``precision``: what is equal for them is computed once."""
+    levels: dict[float, list[int]] = {}
+    for column, level in enumerate(precision.tolist()):
+        levels.setdefault(level, []).append(column)
+    return levels
 
 
 def _shift(z: Tensor, precision: Tensor, slack: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def parse(text: str, factors: Factors = FACTORS) -> Conditional:
         raise ValueError(f"a conditional's text has at most {_LONGEST} characters, not {len(text)}")
     try:
         return _conditional(_tree(text.strip()), factors)
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
         raise ValueError(f"cannot read the conditional {shown!r}: {error}") from error
 

@@ -16,6 +16,7 @@ from ident3d.spaces import Space, Sphere
 __all__ = ["VonMisesFisher", "log_normaliser", "mean_cosine"]
 
 _SMALLEST = 1e-280  # below it a scaled Bessel function has lost digits
+_LARGEST = 1e9  # above it scipy's gives up, and two terms of its asymptotic series are exact to rounding
 
 
 @dataclass(frozen=True, init=False)
@@ -37,8 +38,7 @@ class VonMisesFisher(Conditional):
     kappa: float
 
     def __init__(self, kappa: float) -> None:
-        is_zero = isinstance(kappa, int | float) and not isinstance(kappa, bool) and kappa == 0
-        object.__setattr__(self, "kappa", 0.0 if is_zero else positive(kappa, "kappa"))
+        object.__setattr__(self, "kappa", positive(kappa, "kappa", or_zero=True))
 
     def displacement_std(self, space: Space) -> tuple[float, ...]:
         """Return the standard deviation of z_pos - z for every coordinate, over uniform anchors."""
@@ -80,21 +80,26 @@ class VonMisesFisher(Conditional):
 def log_normaliser(kappa: float, n: int) -> float:
     """Return ln of the integral of exp(kappa (cos - 1)) over the unit sphere of R^n."""
     order = n / 2 - 1
-    bessel = special.ive(order, kappa)
+    bessel = _scaled_bessel(order, kappa)
     if kappa > 0 and bessel > _SMALLEST:
         return n / 2 * math.log(2 * math.pi) + math.log(bessel) - order * math.log(kappa)
-    relative = math.log(
-        special.hyp0f1(n / 2, kappa**2 / 4)
-    )  # to the uniform; near 0 where the Bessel function vanishes
-    return Sphere(n).log_volume + relative - kappa
+    # Where the Bessel function vanishes, its ratio to its first term, which makes the sphere's volume, does not.
+    return Sphere(n).log_volume + math.log(special.hyp0f1(n / 2, kappa**2 / 4)) - kappa
 
 
 def mean_cosine(kappa: float, n: int) -> float:
     """Return the mean cosine of the angle between anchor and positive, I_(n/2)(kappa) / I_(n/2-1)(kappa)."""
-    lower = special.ive(n / 2 - 1, kappa)
+    lower = _scaled_bessel(n / 2 - 1, kappa)
     if lower > _SMALLEST:
-        return float(special.ive(n / 2, kappa) / lower)
+        return _scaled_bessel(n / 2, kappa) / lower
     ratio = 0.0
     for order in range(n // 2 + 200, 0, -1):  # the continued fraction of the ratio, from its tail
         ratio = kappa / (n + 2 * (order - 1) + kappa * ratio)
     return ratio
+
+
+def _scaled_bessel(order: float, kappa: float) -> float:
+    """Return exp(-kappa) I_order(kappa)."""
+    if kappa > _LARGEST:
+        return math.exp(-(4 * order**2 - 1) / (8 * kappa)) / math.sqrt(2 * math.pi * kappa)
+    return float(special.ive(order, kappa))

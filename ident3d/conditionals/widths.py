@@ -53,14 +53,20 @@ def per_factor(value: WidthsLike, what: str, factors: Factors = FACTORS) -> Widt
     return positive(value, what)
 
 
-def positive(value: Any, what: str) -> float:
-    """Return ``value`` as a float; TypeError if it is no number, ValueError unless it is positive and finite."""
+def positive(value: Any, what: str, *, or_zero: bool = False) -> float:
+    """Return ``value`` as a float; TypeError if it is no number, ValueError unless it is positive and finite.
+
+    Args:
+        value: the number.
+        what: its name, for messages.
+        or_zero: whether 0 will do as well.
+    """
     if isinstance(value, bool | np.bool_ | str | bytes) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} must be a number, not {value!r}")
     number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{what} must be positive and finite, not {number}")
-    return number
+    if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
+        raise ValueError(f"{what} must be {'0 or larger' if or_zero else 'positive'} and finite, not {number}")
+    return abs(number)  # -0.0 is 0
 
 
 def as_tensor(widths: Widths, device: torch.device) -> Tensor:

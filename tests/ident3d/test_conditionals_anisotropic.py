@@ -69,7 +69,7 @@ def test_normaliser_and_moments_on_the_sphere(precision):
 
 
 @pytest.mark.parametrize("n", [2, 10, 64])
-@pytest.mark.parametrize("value", [1e-6, 0.5, 50.0, 1e5])
+@pytest.mark.parametrize("value", [1e-6, 0.5, 50.0, 1e5, 1e12])
 def test_equal_precisions_are_a_von_mises_fisher(n, value):
     z = Sphere(n).uniform(5, seeded(2))
     expected = von_mises_fisher_log_normaliser(2 * value, n)  # |u - z|^2 = 2 - 2 cos

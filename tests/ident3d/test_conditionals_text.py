@@ -90,6 +90,7 @@ def test_names_refer_to_the_factors_given():
         ("normal(sigma=-0.1)", "sigma must be positive and finite, not -0.1"),
         ("normal(sigma=0)", "positive"),
         ("normal(sigma=1e999)", "positive and finite, not inf"),
+        ("normal(sigma=1" + "0" * 400 + ")", "too large"),
         ("normal(sigma=inf)", "expected a number, found inf"),
         ("normal(sigma=True)", "expected a number, found True"),
         ("normal(sigma='0.1')", "expected a number, found '0.1'"),
