@@ -26,7 +26,7 @@ Target = Literal["native", "published", "decoded"]
 ROWS_PER_SHARD = 1000
 """Pictures in a shard of the native layout, where nothing else is asked for."""
 
-Writer = Callable[[Source, Path, Callable[[], object]], None]
+_Writer = Callable[[Source, Path, Callable[[], object]], None]
 
 _READ_FROM: tuple[Target, ...] = ("native", "published", "decoded")  # encoded pictures first: they stay as they are
 
@@ -69,7 +69,7 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
             raise ValueError(f"{place} is a cache of something else: give another folder, or remove it first")
     if to == "published" and source.has_positives:
         _LOG.warning("the published layout has no place for exact positives: they are left behind")
-    writers: dict[Target, Writer] = {
+    writers: dict[Target, _Writer] = {
         "native": partial(write_native, rows_per_shard=rows_per_shard),
         "published": write_published,
         "decoded": write_decoded,

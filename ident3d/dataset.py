@@ -66,7 +66,7 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         if download:
             from ident3d.download import download_published
 
-            download_published(Path(root), splits=(split,))
+            download_published(root, splits=(split,))
         self.transform = transform
         self._show(open_split(root, split))
 

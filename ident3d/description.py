@@ -1,5 +1,6 @@
 """Description of a dataset on disk: what a folder holds, and what is known of how it was made."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -165,11 +166,12 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
 
 def _size(folder: Path) -> int:
     """Return the size of all files of a folder in bytes, without following links to folders."""
-    return sum(
-        os.stat(os.path.join(parent, name)).st_size  # noqa: PTH116, PTH118 - a million Path objects take a while
-        for parent, _, names in os.walk(folder)
-        for name in names
-    )
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # files come and go while a dataset is being rendered
+                size += os.stat(os.path.join(parent, name)).st_size  # noqa: PTH116, PTH118 - a Path each is slow
+    return size
 
 
 def _split_row(split: SplitDescription) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ ARCHIVES: Mapping[str, Archive] = {
 
 
 def download_published(
-    root: Path,
+    root: str | Path,
     splits: Sequence[str] = ("train", "test"),
     *,
     source: str = SOURCE,
@@ -78,15 +78,16 @@ def download_published(
         raise ValueError(f"the published dataset has the splits {', '.join(known)}, not {', '.join(unknown)}")
     if not source.startswith(("http://", "https://")):
         raise ValueError(f"the source is an address that begins with http:// or https://, not {source!r}")
-    if str(root) == SAMPLE or not _missing(root, splits):
+    folder = Path(root).expanduser()
+    if str(root) == SAMPLE or not _missing(folder, splits):
         return
-    root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / ".download.lock"):
-        wanted = _missing(root, splits)  # again: another process may have fetched them meanwhile
-        _require_space(root, [known[split] for split in wanted], source, keep_archives=keep_archives)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".download.lock"):
+        wanted = _missing(folder, splits)  # again: another process may have fetched them meanwhile
+        _require_space(folder, [known[split] for split in wanted], source, keep_archives=keep_archives)
         for split in wanted:
-            archive = _fetch(root, known[split], source)
-            _install(root, split, archive)
+            archive = _fetch(folder, known[split], source)
+            _install(folder, split, archive)
             if not keep_archives:
                 archive.unlink()
 

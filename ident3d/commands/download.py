@@ -34,5 +34,5 @@ class Download:
 
     def run(self) -> int:
         """Download; return the exit status."""
-        download_published(self.root.expanduser(), self.splits, source=self.source, keep_archives=self.keep_archives)
+        download_published(self.root, self.splits, source=self.source, keep_archives=self.keep_archives)
         return EXIT_OK

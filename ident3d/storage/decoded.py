@@ -90,6 +90,7 @@ class DecodedSplit(StoredSplit):
     """
 
     layout = "decoded"
+    manifest: Manifest
 
     def __init__(self, root: Path, split: str) -> None:
         self._open(root, split)
@@ -149,6 +150,9 @@ class DecodedSplit(StoredSplit):
                 f"{where}: {len(self._pixels)} pictures, {len(self.latents)} rows of latents and {len(self.ids)} ids; "
                 "convert the dataset again"
             )
+        known = self.manifest.splits.get(self.split)
+        if len(self.ids) != known:
+            raise DatasetError(f"{where}: {len(self.ids)} rows, but {_RECORD} says {known}; convert the dataset again")
         if self._pixels.dtype != np.uint8 or self._pixels.shape[3:] != (3,):
             raise DatasetError(f"{where}: expected (N, H, W, 3) uint8, not {self._pixels.shape} {self._pixels.dtype}")
         if self.latents.shape[1:] != (len(self.factors),):

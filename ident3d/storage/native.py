@@ -97,7 +97,7 @@ class NativeSplit(StoredSplit):
         if not there:
             raise DatasetError(f"{self.root} holds no shard of the split {self.split!r}")
         if self.manifest is None:
-            total = int(there[0][-len("00001.parquet") : -len(".parquet")])
+            total = int(self._paths[0].stem[-5:])
             planned = [shard_name(self.split, k, total) for k in range(total)]
             needed = planned  # nothing says that it is still being rendered
         elif self.split in self.manifest.splits:

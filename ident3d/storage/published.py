@@ -104,11 +104,11 @@ class PublishedSplit(StoredSplit):
         return {"hue_map": "published"}
 
     def _check_images(self) -> int:
-        """Return the number of digits of the pictures' names; DatasetError unless they are 0 to N - 1.
+        """Return the number of digits that names are padded to; DatasetError unless they are those of rows 0 to N - 1.
 
-        Names are matched to rows by their number, never by the order of a listing.
+        Names are matched to rows by their number, never by the order of a listing. Hidden files are no pictures.
         """
-        stems = {file.stem for file in self._images.iterdir() if file.suffix == _SUFFIX}
+        stems = {file.stem for file in self._images.iterdir() if file.suffix == _SUFFIX and file.name[0] != "."}
         count = len(self.latents)
         if len(stems) != count:
             raise DatasetError(f"{len(stems)} pictures in {self._images} but {count} rows of latents")

@@ -57,7 +57,10 @@ def write_native(source: Source, folder: Path, advance: Callable[[], object], ro
             records.append(ShardRecord(name, split, rows.start, len(rows), sha256_of(path), origin))
     finished = manifest.with_shards(tuple(records))
     finished.write(folder)
-    write_card(folder, finished, **({"licence": _ELSEWHERE} if _is_published(source) else {}))
+    if _is_published(source):
+        write_card(folder, finished, _ELSEWHERE)
+    else:
+        write_card(folder, finished)
 
 
 def write_published(source: Source, folder: Path, advance: Callable[[], object]) -> None:

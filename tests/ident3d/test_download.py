@@ -15,6 +15,7 @@ import pytest
 
 import ident3d.download
 import ident3d.storage.transfer
+import ident3d.storage.unpacking
 from ident3d.dataset import ThreeDIdent
 from ident3d.download import ARCHIVES, Archive, download_published
 from ident3d.errors import DatasetError
@@ -148,6 +149,12 @@ def test_both_splits_are_fetched_and_can_be_read(source, server, tmp_path):
         np.testing.assert_array_equal(data.latents, source.latents[split])
         np.testing.assert_array_equal(data.pixels(np.arange(count)), source.pixels[split])
     assert {path.name for path in root.iterdir() if path.name != ".download.lock"} == {"train", "test"}
+
+
+def test_a_home_folder_is_understood(source, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    download_published("~/root", ["test"], source=server.url)
+    assert len(ThreeDIdent(tmp_path / "root", "test")) == 5
 
 
 def test_what_is_there_is_not_fetched_again(source, server, tmp_path):
@@ -352,6 +359,12 @@ def test_an_archive_that_explodes_is_stopped(server, tmp_path):
         tar.addfile(info, io.BytesIO(data))
     with pytest.raises(DatasetError, match=r"unpacks to more than .* it is not an archive of pictures"):
         download_published(tmp_path / "root", **serve_archive(server, file.getvalue()))
+
+
+def test_an_archive_of_too_many_files_is_stopped(source, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(ident3d.storage.unpacking, "_MOST_MEMBERS", 10)
+    with pytest.raises(DatasetError, match="unpacks to more than 10 files"):
+        download_published(tmp_path / "root", ["train"], source=server.url)
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive at all", bytes(2048)])

@@ -58,6 +58,13 @@ def test_arrays_of_different_lengths(cache):
         DecodedSplit(cache.parent, "train")
 
 
+def test_counts_that_the_record_does_not_know(cache):
+    path = cache / "cache.json"
+    path.write_text(path.read_text().replace('"train": 70', '"train": 71'))
+    with pytest.raises(DatasetError, match=r"70 rows, but cache\.json says 71"):
+        DecodedSplit(cache.parent, "train")
+
+
 def test_pictures_of_another_type(cache):
     np.save(cache / "train-pixels.npy", np.zeros((70, 8, 8, 3)))
     with pytest.raises(DatasetError, match=r"expected \(N, H, W, 3\) uint8, not \(70, 8, 8, 3\) float64"):

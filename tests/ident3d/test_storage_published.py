@@ -40,6 +40,7 @@ def test_a_split_may_have_any_name_but_a_hidden_one(published):
 
 def test_other_files_among_the_pictures_are_no_pictures(published):
     (published.root / "train" / "images" / "Thumbs.db").write_bytes(b"")
+    (published.root / "train" / "images" / "._00.png").write_bytes(b"what macOS puts into archives")
     assert len(PublishedSplit(published.root, "train").ids) == 70
 
 
