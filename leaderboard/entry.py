@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
 from dataclasses import dataclass, field, replace
@@ -104,6 +105,8 @@ class Entry:
         protocol: protocol of the scores.
         version: version of ident3d that computed them.
         fingerprint: fingerprint of the split.
+        pictures_sha256: checksum of the split's files, which tells pixels of one machine from those of another; None
+            where the dataset records none.
         embeddings_sha256: checksums of the embeddings' files, in the order of the seeds.
         width: number of embedding dimensions.
         warnings: what was wrong with the embeddings.
@@ -133,6 +136,7 @@ class Entry:
     protocol: str | None = field(metadata=_NAME.metadata, default=None)
     version: str | None = field(metadata=_NAME.metadata, default=None)
     fingerprint: str | None = field(metadata=_SHA256.metadata, default=None)
+    pictures_sha256: str | None = field(metadata=_SHA256.metadata, default=None)
     embeddings_sha256: tuple[str, ...] = field(metadata=_SHA256.metadata, default=())
     width: int | None = field(metadata=Rule(low=1).metadata, default=None)
     warnings: tuple[str, ...] = field(metadata=_TEXT.metadata, default=())
@@ -167,12 +171,7 @@ class Entry:
         entry, faults = parse(Entry, to_data(replace(self, digest="")), "entry")
         if entry is None:
             raise ValueError("\n  - ".join([f"the entry {self.name!r} is malformed:", *faults]))
-        return replace(entry, digest=entry.content_digest)
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether the digest belongs to the content, so that nothing was changed by hand."""
-        return self.digest == self.content_digest
+        return replace(entry, digest=_digest(to_data(entry)))
 
     def to_json(self) -> str:
         """Return the text of the entry's file."""
@@ -187,14 +186,16 @@ class Entry:
             check_digest: whether its digest must be there and belong to it; a new entry has none yet.
         """
         entry, faults = parse(cls, data, "entry")
-        if entry is not None and check_digest and not entry.is_intact:
+        if entry is not None and check_digest and entry.digest != _digest(data):
             return None, ["entry.digest is not that of the content: the file was changed after it was written"]
         return entry, faults
 
-    @property
-    def content_digest(self) -> str:
-        """The checksum of everything but the digest."""
-        return hashlib.sha256(replace(self, digest="").to_json().encode()).hexdigest()
+
+def _digest(data: dict[str, Any]) -> str:
+    """Return the checksum of an entry's plain data. What a file does not hold is not in it, so that fields may come."""
+    content = {key: value for key, value in data.items() if key != "digest"}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def folded_name(name: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ident3d.metrics import DegenerateEmbeddingWarning, Metric
+from ident3d.storage.manifest import Manifest
 from ident3d.submission import Spread, Submission, SubmissionScores, score_on
 from leaderboard.entry import METRICS, Entry, Kind, Result
 from leaderboard.tracks import Track, TrackError
@@ -14,7 +16,7 @@ from leaderboard.tracks import Track, TrackError
 if TYPE_CHECKING:
     from ident3d.dataset import ThreeDIdent
 
-__all__ = ["recompute"]
+__all__ = ["pictures_sha256", "recompute"]
 
 
 def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: str) -> Entry:
@@ -62,10 +64,17 @@ def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: st
         protocol=first.protocol,
         version=first.version,
         fingerprint=data.fingerprint,
+        pictures_sha256=pictures_sha256(data.provenance, track.split),
         embeddings_sha256=submission.embeddings_sha256,
         width=first.width,
         warnings=tuple(dict.fromkeys(text for one in scores.scores for text in one.warnings)),
     ).sealed()
+
+
+def pictures_sha256(manifest: Manifest, split: str) -> str | None:
+    """Return a checksum of the checksums of the split's shards; None where there are none."""
+    sums = [record.sha256 for record in manifest.shards if record.split == split]
+    return hashlib.sha256("".join(sums).encode()).hexdigest() if sums else None
 
 
 def _result(scores: SubmissionScores, name: str) -> Result:

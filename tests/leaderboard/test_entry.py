@@ -1,5 +1,6 @@
 """Entries: what their files hold, and what is refused."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -24,6 +25,16 @@ def test_a_change_by_hand_shows(make_entry):
     entry, faults = Entry.of(data)
     assert entry is None
     assert "changed after it was written" in faults[0]
+
+
+def test_fields_that_come_later_leave_digests_alone(make_entry):
+    data = json.loads(make_entry().to_json())
+    reported = json.loads(make_entry(kind=Kind.REPORTED).to_json())
+    for one in (data, reported):
+        del one["pictures_sha256"], one["digest"]
+        canonical = json.dumps(one, sort_keys=True, separators=(",", ":"))
+        one["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
+        assert Entry.of(one)[1] == []
 
 
 def test_whole_numbers_may_stand_for_fractions(make_entry):
