@@ -45,7 +45,9 @@ class Score:
             warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the table says the same
             ceiling = None if self.ceiling is None else self._score(Submission.read(self.ceiling)).scores[0]
             found = self._score(submission, ceiling)
-        sys.stdout.write(dumps(found.to_json()) if self.json else found.table() + "\n")
+        about = submission.metadata
+        named = {"name": about.name, "revision": about.revision, **found.to_json()}
+        sys.stdout.write(dumps(named) if self.json else f"{about.name}, revision {about.revision}\n{found.table()}\n")
         return EXIT_OK
 
     def _score(self, submission: Submission, ceiling: Scores | None = None) -> SubmissionScores:

@@ -111,6 +111,7 @@ class TestCommands:
         assert found["seeds"][0]["scores"]["metrics"]["r2"]["value"]["mean"] == pytest.approx(1)
         assert found["seeds"][1]["scores"]["metrics"]["r2"]["ceiling"]["mean"] == pytest.approx(1)
         assert found["seeds"][0]["scores"]["protocol"] == "paper"
+        assert (found["name"], found["revision"]) == ("Linear", 1)
 
     def test_score_of_another_dataset(self, path, tmp_path, make_native, caplog):
         other = make_native(tmp_path / "other", {"train": 4, "test": 81}).root
