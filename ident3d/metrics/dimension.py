@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ident3d.metrics.evaluation import Evaluation
 
-__all__ = ["DegenerateEmbeddingWarning", "Dimension", "diagnose", "dimension"]
+__all__ = ["DegenerateEmbeddingWarning", "Dimension", "diagnose"]
 
 _NAMED = 8  # so many offenders are named; the others are counted
 
@@ -27,6 +27,9 @@ class Dimension:
         rank: numerical rank of the standardised dimensions.
         participation_ratio: (sum of eigenvalues)^2 / sum of their squares, of the covariance: d when all directions
             vary alike, 1 when a single one does, 0 when nothing varies.
+
+    Reference:
+        Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), for the ratio.
     """
 
     rank: int
@@ -38,15 +41,6 @@ class Dimension:
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as plain data."""
         return {"rank": self.rank, "participation_ratio": self.participation_ratio}
-
-
-def dimension(evaluation: Evaluation) -> Dimension:
-    """Return rank and participation ratio of an evaluation's embeddings.
-
-    Reference:
-        Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), for the ratio.
-    """
-    return _dimension(_correlations(evaluation), evaluation)
 
 
 def diagnose(evaluation: Evaluation) -> tuple[Dimension, tuple[str, ...]]:
