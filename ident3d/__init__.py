@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ident3d import marginals as marginals
     from ident3d import metrics as metrics
     from ident3d.conditionals import AnisotropicNormal as AnisotropicNormal
+    from ident3d.conditionals import Conditional as Conditional
     from ident3d.conditionals import GeneralizedNormal as GeneralizedNormal
     from ident3d.conditionals import Laplace as Laplace
     from ident3d.conditionals import Normal as Normal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ident3d.latents import from_physical as from_physical
     from ident3d.latents import sample_latents as sample_latents
     from ident3d.latents import to_physical as to_physical
+    from ident3d.marginals import Marginal as Marginal
+    from ident3d.mutual_information import mutual_information_per_factor as mutual_information_per_factor
     from ident3d.mutual_information import true_mutual_information as true_mutual_information
     from ident3d.pairs import AugmentedPairs as AugmentedPairs
     from ident3d.pairs import PairIndex as PairIndex
@@ -42,6 +45,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "conditionals": (
         "AnisotropicNormal",
+        "Conditional",
         "GeneralizedNormal",
         "Laplace",
         "Normal",
@@ -53,7 +57,8 @@ _NAMES = {
     "factors": ("FACTORS", "Factor", "Factors"),
     "hub": ("from_hub",),
     "latents": ("from_physical", "sample_latents", "to_physical"),
-    "mutual_information": ("true_mutual_information",),
+    "marginals": ("Marginal",),
+    "mutual_information": ("mutual_information_per_factor", "true_mutual_information"),
     "pairs": (
         "AugmentedPairs",
         "PairIndex",
