@@ -2,6 +2,8 @@
 
 import errno
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -166,3 +168,28 @@ def test_a_disk_that_fills_up_loses_nothing(tmp_path, whole, monkeypatch):
 
 def _killed(*_):
     raise RuntimeError
+
+
+def test_parts_that_finish_at_the_same_time_all_get_into_the_manifest(tmp_path):
+    plan = small_plan(rows_per_shard=2)
+    parts = [Part(number, 4) for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:  # locks and files are shared by threads as by processes
+        list(pool.map(lambda part: _run(tmp_path, plan, part=part), parts))
+    assert Manifest.read(tmp_path).is_complete
+    card = (tmp_path / "README.md").read_text()
+    assert "not complete" not in card
+    assert "10 test" in card
+
+
+def test_processes_without_parts_share_the_work(tmp_path):
+    plan = small_plan(rows_per_shard=2)
+    assembly = Assembly(tmp_path, plan)
+    assembly.compose()
+    renderers = [FakeRenderer() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        run = partial(render_shards, assembly, plan.shards)
+        list(pool.map(lambda renderer: run(renderer, MADE_BY, Counter()), renderers))
+    assert sorted(picture for renderer in renderers for picture in renderer.rendered) == sorted(
+        job.key for shard in plan.shards for job in plan.jobs(shard)
+    )
+    assert Manifest.read(tmp_path).is_complete
