@@ -77,7 +77,7 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     pictures = source.rows * (2 if source.has_positives and to != "published" else 1)
     if to == "decoded":
         _require_space(target, pictures * 3 * source.manifest.resolution**2)
-    with tqdm(total=pictures, unit=" pictures", desc=f"converting to {place}", disable=None) as bar:
+    with tqdm(total=pictures, unit=" pictures", desc=f"converting to {to}", disable=None) as bar:
         _make(place, lambda folder: writers[to](source, folder, bar.update))
     return target
 

@@ -114,8 +114,8 @@ def _write_pixels(path: Path, source: Source, split: str, pictures: Iterator[Pic
     side = source.manifest.resolution
     shape = (len(source.splits[split].latents), side, side, 3)
     with path.open("wb") as file:
-        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]  # numpy gives it no types
+        write_header: Callable[..., None] = np.lib.format.write_array_header_1_0
+        write_header(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
         for picture in pictures:
             file.write(picture.pixels.tobytes())
         file.flush()

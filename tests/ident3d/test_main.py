@@ -140,8 +140,35 @@ def test_convert_makes_a_dataset_that_verify_finds_sound(published, tmp_path, ca
     out = tmp_path / "out"
     assert main(["convert", str(published.root), str(out), "--to", "native", "--rows-per-shard", "20"]) == 0
     assert len(list((out / "data").glob("*.parquet"))) == 5
+    assert capsys.readouterr().err == ""  # no bar where there is no terminal
     assert main(["verify", str(out)]) == 0
     assert "sound (train, test)" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_bar_shows_how_far_a_conversion_is_on_a_terminal(published, tmp_path):
+    import pty
+    import termios
+
+    reading, writing = pty.openpty()
+    termios.tcsetwinsize(writing, (24, 100))
+    command = [
+        sys.executable,
+        "-m",
+        "ident3d",
+        "convert",
+        str(published.root),
+        str(tmp_path / "out"),
+        "--to",
+        "decoded",
+    ]
+    done = subprocess.run(command, stderr=writing, check=False)
+    os.close(writing)
+    shown = os.read(reading, 10_000).decode()
+    os.close(reading)
+    assert done.returncode == 0
+    assert "79/79" in shown
+    assert "pictures" in shown
 
 
 def test_verify_ends_with_1_where_something_is_wrong(published, capsys):
