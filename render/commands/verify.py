@@ -24,8 +24,9 @@ _LOG = logging.getLogger("ident3d.render")
 class Verify:
     """Render random rows of a dataset again, from what its manifest stores, and compare them with the stored pictures.
 
-    On the same Blender and device the pixels are equal; on another device they differ by rounding. Two pictures of
-    different latents are below 30 dB. ``ident3d verify`` checks the files, and needs no Blender.
+    On the same Blender and device the pixels are equal; on another device they may differ by rounding. Among the half
+    a million pairs of the sample's pictures, the two that are most alike have 27.8 dB. ``ident3d verify`` checks the
+    files, and needs no Blender.
 
     Example: python -m render verify ~/data/3dident --sample 8
     """
