@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ident3d.factors import Factors
 from ident3d.storage.atomic import write_text
@@ -180,14 +182,13 @@ def _factors(factors: Factors) -> str:
 
 
 def _settings(manifest: Manifest) -> str:
-    quality = manifest.render.get("quality", {})
     made_by = sorted({", ".join(f"{key} {value}" for key, value in r.made_by.items()) for r in manifest.shards} - {""})
     settings = {
         "seed": manifest.seed,
         "latents": _latents(manifest),
         "exact positives": manifest.pairs,
         "hue map": manifest.render.get("hue_map"),
-        "quality": ", ".join(f"{key} {value}" for key, value in quality.items() if not isinstance(value, dict)) or None,
+        "quality": _quality(manifest.render.get("quality", {})),
         "Blender": manifest.render.get("blender"),
         "made by": "; ".join(made_by) or None,
     }
@@ -197,13 +198,19 @@ def _settings(manifest: Manifest) -> str:
 
 
 def _latents(manifest: Manifest) -> str:
-    sources = (
-        dict.fromkeys(manifest.splits, manifest.latents) if isinstance(manifest.latents, str) else manifest.latents
+    uniform = "uniform in [-1, 1], by seed, split and row"
+    if manifest.latents == "uniform":
+        return uniform
+    by_split = {"all": manifest.latents} if isinstance(manifest.latents, str) else manifest.latents
+    return "; ".join(
+        f"{split}: {uniform if source == 'uniform' else f'given, SHA-256 {source}'}"
+        for split, source in by_split.items()
     )
-    if set(sources.values()) == {"uniform"}:
-        return "uniform in [-1, 1], by seed, split and row"
-    told = (
-        f"{split}: uniform in [-1, 1], by seed and row" if source == "uniform" else f"{split}: given (SHA-256 {source})"
-        for split, source in sources.items()
-    )
-    return "; ".join(told)
+
+
+def _quality(quality: Mapping[str, Any]) -> str | None:
+    """Return the plain settings of a quality; what is nested stands in the manifest."""
+    plain = [
+        f"{key.replace('_', ' ')} {value}" for key, value in quality.items() if isinstance(value, str | int | float)
+    ]
+    return ", ".join(plain).removeprefix("name ") or None

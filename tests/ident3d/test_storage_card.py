@@ -74,7 +74,7 @@ def test_the_card_says_what_there_is_to_know(tmp_path):
         "20 train, 10 test",
         "| 9 | `ground_hue` | hue | -1.5708 | 1.5708 | rad |",
         "| seed | 0 |",
-        "name draft, samples 2",
+        "| quality | draft, samples 2 |",
         "| made by | device cpu |",
         "zimmermann2021contrastive",
         "a colour of its own",
@@ -84,3 +84,5 @@ def test_the_card_says_what_there_is_to_know(tmp_path):
     assert "0 of 20 train, 0 of 10 test" in card(MANIFEST, [])
     assert "stays the same" in card(replace(MANIFEST, render={"hue_map": "published"}), ["train"])
     assert "not recorded" in card(replace(MANIFEST, render={}, seed=None), ["train"])
+    given = card(replace(MANIFEST, latents={"train": "ab", "test": "uniform"}), ["train"])
+    assert "| latents | train: given, SHA-256 ab; test: uniform in [-1, 1], by seed, split and row |" in given
