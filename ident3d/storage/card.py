@@ -198,14 +198,16 @@ def _settings(manifest: Manifest) -> str:
 
 
 def _latents(manifest: Manifest) -> str:
-    uniform = "uniform in [-1, 1], by seed, split and row"
-    if manifest.latents == "uniform":
-        return uniform
-    by_split = {"all": manifest.latents} if isinstance(manifest.latents, str) else manifest.latents
-    return "; ".join(
-        f"{split}: {uniform if source == 'uniform' else f'given, SHA-256 {source}'}"
-        for split, source in by_split.items()
+    sources = (
+        dict.fromkeys(manifest.splits, manifest.latents) if isinstance(manifest.latents, str) else manifest.latents
     )
+    if set(sources.values()) == {"uniform"}:
+        return "uniform in [-1, 1], by seed, split and row"
+    told = (
+        f"{split}: uniform in [-1, 1], by seed and row" if source == "uniform" else f"{split}: given (SHA-256 {source})"
+        for split, source in sources.items()
+    )
+    return "; ".join(told)
 
 
 def _quality(quality: Mapping[str, Any]) -> str | None:

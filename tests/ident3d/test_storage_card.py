@@ -85,4 +85,4 @@ def test_the_card_says_what_there_is_to_know(tmp_path):
     assert "stays the same" in card(replace(MANIFEST, render={"hue_map": "published"}), ["train"])
     assert "not recorded" in card(replace(MANIFEST, render={}, seed=None), ["train"])
     given = card(replace(MANIFEST, latents={"train": "ab", "test": "uniform"}), ["train"])
-    assert "| latents | train: given, SHA-256 ab; test: uniform in [-1, 1], by seed, split and row |" in given
+    assert "| latents | train: given (SHA-256 ab); test: uniform in [-1, 1], by seed and row |" in given
