@@ -8,6 +8,7 @@ from ident3d.storage.inspection import names_faults, shard_faults
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.shard import ShardReader
 from render.assembly import Assembly
+from render.folder import started
 from render.plan import Plan, Shard
 from render.recipe import Recipe
 
@@ -27,10 +28,13 @@ def merge(root: Path) -> tuple[Manifest, list[str]]:
         The manifest, and one line for each thing that is wrong; no line for a complete dataset.
 
     Raises:
-        FileNotFoundError: if the folder holds no manifest.
+        FileNotFoundError: if the folder holds no dataset.
+        ValueError: if it holds something else.
         DatasetError: if the manifest is damaged, or does not say how the pictures are made.
     """
-    manifest = Manifest.read(root)
+    manifest = started(root)
+    if manifest is None:
+        raise FileNotFoundError(f"{root} holds no dataset: render its parts into it, or copy them there, first")
     assembly = Assembly(root, Plan(manifest, Recipe.of(manifest)))
     faults = [fault for shard in assembly.plan.shards for fault in _settle(assembly, shard)]
     if not faults:

@@ -103,7 +103,7 @@ def test_merging_given_latents_takes_them_as_they_are(tmp_path):
 
 
 def test_merging_nothing_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="holds no dataset"):
         merge(tmp_path)
     replace(small_plan().manifest, render={}).write(tmp_path)
     with pytest.raises(DatasetError, match="does not say how"):
