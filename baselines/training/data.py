@@ -1,0 +1,118 @@
+"""The data of a run: a training and a validation part of the train split, and the stream of pairs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from baselines.recipes import Recipe
+from ident3d import AugmentedPairs, Box, PairIndex, PositivePairs, RenderedPairs
+from ident3d.conditionals import parse
+from ident3d.pairs import PairBatch, PairStream
+from ident3d.randomness import torch_generator
+
+if TYPE_CHECKING:
+    from ident3d import ThreeDIdent
+
+__all__ = ["DatasetPart", "SinglePictures", "build_stream", "split_validation"]
+
+
+class DatasetPart:
+    """Some rows of a dataset, as a dataset that pairs can be drawn from.
+
+    Args:
+        data: the dataset.
+        rows: (N,) int64, the rows.
+
+    Attributes:
+        rows: the rows.
+        latents: (N, d) float32.
+        latents_pos: (N, d) float32 latents of the exact positives, or None.
+    """
+
+    def __init__(self, data: ThreeDIdent, rows: Tensor) -> None:
+        self._data = data
+        self.rows = rows
+        self.latents = data.latents[rows]
+        self.latents_pos = None if data.latents_pos is None else data.latents_pos[rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        """Return the (B, H, W, 3) uint8 pictures of (B,) rows of this part, or of their exact positives."""
+        return self._data.pixels(self.rows[rows], positive=positive)
+
+
+class SinglePictures(PairStream):
+    """Pictures with their latents and no positives, for supervised training; ``x_pos`` is ``x``.
+
+    Order, ranks, workers and resuming: see :class:`~ident3d.pairs.PairStream`.
+    """
+
+    def _draw(self, number: int) -> PairBatch:
+        ids = self._anchors(number)
+        x, z = self._pictures(ids), self.data.latents[ids]
+        return PairBatch(x, x, z, z, ids, ids, number)
+
+
+def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[DatasetPart, DatasetPart]:
+    """Split the train split into what is trained on and what is validated on.
+
+    Args:
+        data: the train split, of N pictures.
+        validation: pictures to hold out, at most half of them.
+        seed: seed of the run.
+
+    Returns:
+        The training part and the validation part, which share no row.
+
+    Raises:
+        ValueError: if the dataset is too small for it.
+    """
+    if validation < 1 or 2 * validation > len(data):
+        raise ValueError(
+            f"the dataset has {len(data)} pictures, of which at least 1 and at most half are held out for validation, "
+            f"not {validation}; choose --validation or render more"
+        )
+    order = torch.randperm(len(data), generator=torch_generator(seed, "training/validation"))
+    held_out, rest = order[:validation].sort().values, order[validation:].sort().values
+    return DatasetPart(data, rest), DatasetPart(data, held_out)
+
+
+def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int, *, batch_size: int) -> PairStream:
+    """Return the stream of a recipe's batches.
+
+    Args:
+        recipe: the recipe.
+        part: what is trained on.
+        data: the dataset that it is part of, whose factors a conditional may name.
+        seed: seed of the run.
+        batch_size: pairs in a batch of this process.
+
+    Raises:
+        ValueError: if the conditional cannot be read or is not one of the latents' box, or the part is smaller than a
+            batch.
+        DatasetError: if exact pairs are asked of a dataset without them.
+    """
+    if len(part) < batch_size:
+        raise ValueError(
+            f"{len(part)} training pictures are fewer than a batch of {batch_size}: most pairs of a batch would share "
+            "pictures; choose a smaller --batch-size or render more"
+        )
+    if recipe.pairs == "single":
+        return SinglePictures(part, batch_size, seed, None)
+    if recipe.pairs == "augmented":
+        return AugmentedPairs(part, batch_size, seed)
+    if recipe.pairs == "rendered":
+        return RenderedPairs(part, batch_size, seed)
+    conditional = parse(recipe.conditional or "", data.factors)
+    space = Box(len(data.factors))
+    conditional.check(space)
+    scale = conditional.displacement_std(space) if recipe.match_in_own_metric else None
+    # Both are exact and give the same matches; one needs FAISS, the other is slow on large datasets without a GPU.
+    backend = "exact" if find_spec("faiss") is not None else "torch"
+    return PositivePairs(part, conditional, batch_size, seed, PairIndex(part.latents, backend, scale))

@@ -1,0 +1,66 @@
+"""Embedding pictures, and scoring the embeddings during training."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from baselines.training.data import DatasetPart
+from baselines.training.pictures import as_input
+from ident3d.factors import Factors
+from ident3d.metrics import affine_r2, mcc
+from ident3d.pairs.batch import PairData
+
+__all__ = ["embed", "evaluate", "evaluation_mode"]
+
+_PICTURES_AT_ONCE = 256
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Switch a module to evaluation and gradients off, and switch it back afterwards."""
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        module.train(was_training)
+
+
+def embed(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device) -> npt.NDArray[np.float32]:
+    """Embed every picture of a dataset, in float32.
+
+    Args:
+        encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d); in evaluation mode, see :class:`evaluation_mode`.
+        data: the pictures.
+        device: where the encoder is.
+
+    Returns:
+        (N, d) float32, in the order of the rows.
+    """
+    parts = []
+    for start in range(0, len(data), _PICTURES_AT_ONCE):
+        rows = torch.arange(start, min(start + _PICTURES_AT_ONCE, len(data)))
+        pictures = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=device)
+        parts.append(encoder(pictures).float().cpu())
+    return torch.cat(parts).numpy()
+
+
+def evaluate(encoder: nn.Module, part: DatasetPart, factors: Factors, device: torch.device) -> dict[str, float]:
+    """Score an encoder on a part of a dataset, in evaluation mode.
+
+    Returns:
+        "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each factor.
+    """
+    with evaluation_mode(encoder):
+        embeddings = embed(encoder, part, device)
+    ids = part.rows.numpy()
+    r2 = affine_r2(part.latents, embeddings, ids, factors=factors)
+    correlation = mcc(part.latents, embeddings, ids, factors=factors)
+    scores = {"r2": float(r2), "mcc": float(correlation)}
+    scores |= {f"r2/{name}": value for name, value in r2.per_factor.items()}
+    return scores | {f"mcc/{name}": value for name, value in correlation.per_factor.items()}

@@ -1,0 +1,56 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from baselines.recipes import RECIPES
+from baselines.training.data import build_stream, split_validation
+from ident3d import AugmentedPairs, PositivePairs, ThreeDIdent
+from ident3d.errors import DatasetError
+
+
+@pytest.fixture
+def data(pictures_root):
+    return ThreeDIdent(pictures_root)
+
+
+def test_the_parts_share_no_row_and_depend_on_the_seed(data):
+    part, held_out = split_validation(data, 40, seed=0)
+    assert sorted(torch.cat([part.rows, held_out.rows]).tolist()) == list(range(160))
+    assert len(held_out) == 40
+    assert torch.equal(split_validation(data, 40, seed=0)[1].rows, held_out.rows)
+    assert not torch.equal(split_validation(data, 40, seed=1)[1].rows, held_out.rows)
+    rows = torch.tensor([3, 0])
+    assert torch.equal(held_out.pixels(rows), data.pixels(held_out.rows[rows]))
+    assert torch.equal(held_out.latents[rows], data.latents[held_out.rows[rows]])
+
+
+@pytest.mark.parametrize("validation", [0, 81])
+def test_too_large_a_validation_part_is_refused(data, validation):
+    with pytest.raises(ValueError, match="the dataset has 160 pictures"):
+        split_validation(data, validation, seed=0)
+
+
+def test_streams_are_those_of_the_recipes(data):
+    part, _ = split_validation(data, 40, seed=0)
+    matched = build_stream(RECIPES["aninfonce-box"], part, data, 0, batch_size=8)
+    assert isinstance(matched, PositivePairs)
+    spread = matched.index.scale
+    assert np.ptp(spread) > 0.3  # content and style are matched in units of their own
+    assert build_stream(RECIPES["infonce-box"], part, data, 0, batch_size=8).index.scale is None
+    assert isinstance(build_stream(RECIPES["simclr"], part, data, 0, batch_size=8), AugmentedPairs)
+    single = build_stream(RECIPES["supervised"], part, data, 0, batch_size=8).batch(3)
+    assert torch.equal(single.x.permute(0, 2, 3, 1), part.pixels(single.ids))
+    assert torch.equal(single.z, part.latents[single.ids])
+
+
+def test_what_does_not_fit_is_refused(data):
+    part, _ = split_validation(data, 40, seed=0)
+    recipe = RECIPES["infonce-box"]
+    with pytest.raises(ValueError, match="120 training pictures are fewer than a batch of 512"):
+        build_stream(recipe, part, data, 0, batch_size=512)
+    with pytest.raises(ValueError, match=r"von_mises_fisher.* is not defined on Box"):
+        build_stream(replace(recipe, conditional="vmf(kappa=10)"), part, data, 0, batch_size=8)
+    with pytest.raises(DatasetError, match="no exact positives"):
+        build_stream(RECIPES["aninfonce-box-exact"], part, data, 0, batch_size=8)
