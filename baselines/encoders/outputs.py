@@ -16,9 +16,9 @@ _SMALLEST_NORM = 1e-6  # keeps the gradient of an embedding of norm 0 finite
 class BoxOutput(nn.Module):
     """Squash every coordinate into a box, whose size may be learned.
 
-    The box that is asked for is covered whole: coordinate k lies in centre + s_k * half width * (-1, 1), where centre and
-    half width come from the box and the size s_k starts at 1. The paper calls this an L-infinity normalisation with a learned
-    magnitude; a literal normalisation would put every embedding on the surface of the box.
+    The box that is asked for is covered whole: coordinate k lies within s_k half widths of the centre, and the size s_k
+    starts at 1. The paper calls this an L-infinity normalisation with a learned magnitude; a literal normalisation
+    would put every embedding on the surface of the box.
 
     Args:
         space: the box.
