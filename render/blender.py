@@ -17,13 +17,15 @@ from mathutils import Vector  # noqa: E402
 sys.argv[:] = _arguments  # bpy replaces them
 
 from render.devices import GPUS, Device  # noqa: E402
-from render.errors import DeviceMissingError  # noqa: E402
+from render.errors import BlenderMissingError, DeviceMissingError  # noqa: E402
 from render.quality import LightChoice, Quality  # noqa: E402
 from render.scene import Body, Camera, Light, LightKind, Material, Scene  # noqa: E402
 from render.settings import About, Settings  # noqa: E402
 from render.shapes import shape  # noqa: E402
 
 __all__ = ["Blender"]
+
+OLDEST = (4, 5, 0)
 
 
 class Blender:
@@ -41,10 +43,13 @@ class Blender:
         folder: an empty folder for the picture that is being rendered.
 
     Raises:
+        BlenderMissingError: if this Blender is older than 4.5.
         DeviceMissingError: if the device is not there, or this Blender was built without it.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
+        if bpy.app.version < OLDEST:
+            raise BlenderMissingError(f"Blender {bpy.app.version_string} is too old: 4.5 and 5.2 are known to work")
         self._settings = settings
         self._path = folder / "picture.png"
         self.about = self._begin()
@@ -221,7 +226,7 @@ def _set_output(scene: Any, settings: Settings, path: Path) -> None:
     render.image_settings.file_format = "PNG"
     render.image_settings.color_mode = "RGB"
     render.image_settings.color_depth = "8"
-    render.image_settings.compression = 15
+    render.image_settings.compression = 50
     for stamp in [name for name in dir(render) if name.startswith("use_stamp")]:
         setattr(render, stamp, False)  # no time or date in the file, so that the same picture is the same bytes
     scene.view_layers[0].use_pass_z = False
