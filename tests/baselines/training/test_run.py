@@ -1,0 +1,127 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from baselines.recipes import RECIPES
+from baselines.training.checkpoint import Checkpoint
+from baselines.training.logbook import read_metrics
+from baselines.training.placement import Placement
+from baselines.training.report import true_precision, write_report
+from baselines.training.run import Run, RunOptions, build_encoder
+from ident3d import FACTORS, ThreeDIdent
+from ident3d.errors import Ident3DError
+
+CPU = Placement(torch.device("cpu"))
+OPTIONS = RunOptions(
+    replace(RECIPES["aninfonce-box"], steps=4, batch_size=8),
+    validation=60,
+    log_every=1,
+    evaluate_every=4,
+    checkpoint_every=2,
+)
+
+
+def up_to(steps):
+    return replace(OPTIONS, recipe=replace(OPTIONS.recipe, steps=steps))
+
+
+@pytest.fixture(scope="module")
+def finished(pictures_root, tmp_path_factory):
+    run = Run(tmp_path_factory.mktemp("run"))
+    run.train(OPTIONS, pictures_root, CPU)
+    return run
+
+
+def test_a_run_in_two_parts_is_the_run_in_one(finished, pictures_root, tmp_path):
+    run = Run(tmp_path)
+    run.train(up_to(3), pictures_root, CPU)
+    run.train(replace(OPTIONS, resident="never", workers=1), pictures_root, CPU)  # where pictures are does not matter
+    expected, found = finished.encoder()[1], run.encoder()[1]
+    assert found.step == expected.step == 4
+    assert all(torch.equal(found.encoder[name], tensor) for name, tensor in expected.encoder.items())
+    assert torch.equal(found.loss["raw_precision"], expected.loss["raw_precision"])
+
+
+def test_the_folder_says_what_the_run_was(finished, pictures_root):
+    record = finished.record()
+    data = ThreeDIdent(pictures_root)
+    assert record["dataset"] == {"root": str(pictures_root), "rows": 160, "fingerprint": data.fingerprint}
+    assert torch.__version__.startswith(record["versions"]["torch"])
+    assert record["options"]["seed"] == 0
+    assert finished.recipe() == OPTIONS.recipe
+    scores = [line for line in read_metrics(finished.folder) if "r2" in line]
+    assert [line["step"] for line in scores] == [4]
+    assert {f"r2/{name}" for name in FACTORS.names} < set(scores[0])
+
+
+def test_the_encoder_is_the_one_that_was_trained(finished):
+    encoder, checkpoint = finished.encoder()
+    assert checkpoint.step == 4
+    assert not encoder.training
+    untrained = build_encoder(OPTIONS.recipe, 10, seed=0)
+    assert not torch.equal(encoder.head.weight, untrained.head.weight)
+
+
+def test_weights_depend_on_the_seed_and_leave_the_global_generator_alone():
+    torch_state = torch.random.get_rng_state()
+    first, again, other = (build_encoder(OPTIONS.recipe, 10, seed).head.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.random.get_rng_state(), torch_state)
+
+
+def test_another_run_in_the_same_folder_is_refused(finished, pictures_root):
+    for changed, message in (
+        (replace(OPTIONS, seed=1), "seed 0, now 1"),
+        (replace(OPTIONS, recipe=replace(OPTIONS.recipe, p=3)), "p 2, now 3"),
+    ):
+        with pytest.raises(Ident3DError, match=f"holds another run: {message}; choose another folder"):
+            finished.train(changed, pictures_root, CPU)
+
+
+def test_a_folder_without_a_run_is_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        Run(tmp_path).record()
+
+
+def test_the_test_split_is_never_touched(pictures_root, tmp_path, monkeypatch):
+    opened = []
+    init = ThreeDIdent.__init__
+    monkeypatch.setattr(
+        ThreeDIdent, "__init__", lambda self, root, split="train": (opened.append(split), init(self, root, split))[1]
+    )
+    run = Run(tmp_path)
+    run.train(up_to(1), pictures_root, CPU)
+    write_report(run, pictures_root, CPU.device)
+    assert set(opened) == {"train"}
+
+
+def test_the_report_stands_alone_and_shows_lambda(finished, pictures_root):
+    page = write_report(finished, pictures_root, CPU.device).read_text()
+    assert "Learned Lambda" in page
+    assert "position_x" in page
+    assert page.count("data:image/png;base64,") == 3
+    assert "http" not in page.split("<h2>Options")[0]
+
+
+def test_the_true_precision_is_that_of_the_conditional(pictures_root):
+    data = ThreeDIdent(pictures_root)
+    assert true_precision("normal(sigma=0.5)", data).tolist() == pytest.approx([2.0] * 10)
+    assert true_precision("anisotropic_normal(precision=3)", data).tolist() == [3.0] * 10
+    assert true_precision("laplace(scale=0.5)", data) is None
+    assert true_precision(None, data) is None
+
+
+def test_a_checkpoint_of_another_encoder_is_refused(finished, pictures_root, tmp_path):
+    run = Run(tmp_path)
+    run.train(up_to(1), pictures_root, CPU)
+    other = build_encoder(replace(OPTIONS.recipe, space="sphere"), 10, seed=0)
+    Checkpoint(1, dict(other.state_dict()), {}, {}).write(run.checkpoint_path)
+    with pytest.raises(ValueError, match=r"another architecture: output\.log_size is missing"):
+        run.encoder()
+
+
+def test_processes_share_a_batch_evenly(pictures_root, tmp_path):
+    with pytest.raises(ValueError, match="a batch of 8 pairs cannot be shared evenly by 3 processes"):
+        Run(tmp_path).train(OPTIONS, pictures_root, Placement(torch.device("cpu"), world_size=3))
