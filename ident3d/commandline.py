@@ -4,18 +4,19 @@ A command is a frozen dataclass of options with a ``run`` method; the field docs
 1: the work failed, or a check found something wrong; 2: the command or its input is not usable.
 """
 
+import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
 from ident3d.errors import Ident3DError
 
-__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_UNUSABLE", "Command", "main"]
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_UNUSABLE", "Command", "execute", "main"]
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -23,6 +24,12 @@ EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
 _ROOMS = ("ident3d", "render", "baselines", "leaderboard")
+_STYLE = (
+    tyro.conf.OmitArgPrefixes,
+    tyro.conf.PositionalMetavarFromFieldName,
+    tyro.conf.DisallowNone,
+    tyro.conf.FlagCreatePairsOff,
+)
 _LOG = logging.getLogger("ident3d")
 
 
@@ -34,9 +41,9 @@ class Command(Protocol):
 
 
 def main(
-    program: str, description: str, commands: dict[str, type[Command]], arguments: Sequence[str] | None = None
+    program: str, description: str, commands: Mapping[str, type[Command]], arguments: Sequence[str] | None = None
 ) -> int:
-    """Parse a command line, run its command, and turn errors into one line and an exit status.
+    """Parse a command line that names one of several commands, and execute it.
 
     Args:
         program: how the program is called, for the usage line.
@@ -47,18 +54,31 @@ def main(
     Returns:
         The exit status.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    kinds = [
+        Annotated[kind, tyro.conf.subcommand(name, description=_help_of(kind, whole=given[:1] == [name]))]
+        for name, kind in commands.items()
+    ]
+    return execute(Union[tuple(kinds)], program, description, given)  # noqa: UP007 - the members are data
+
+
+def execute(kind: Any, program: str, description: str, arguments: Sequence[str]) -> int:
+    """Parse the options of a command, run it, and turn errors into one line and an exit status.
+
+    Args:
+        kind: the command's class, or a union of several.
+        program: how the program is called, for the usage line.
+        description: what it does, for its help.
+        arguments: the arguments.
+
+    Returns:
+        The exit status.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     for room in _ROOMS:
         logging.getLogger(room).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded
-    parse = cast("Callable[..., Command]", tyro.extras.subcommand_cli_from_dict)
     try:
-        command = parse(
-            commands,
-            prog=program,
-            description=description,
-            args=arguments,
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName),
-        )
+        command: Command = tyro.cli(kind, prog=program, description=description, args=arguments, config=_STYLE)
         status = command.run()
         sys.stdout.flush()  # here, where a reader that is gone can be told from a failure
     except KeyboardInterrupt:
@@ -68,10 +88,16 @@ def main(
         # Whoever read the output has seen enough. What is left in the buffer must not fail once more at the exit.
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
         return EXIT_FAILED
+    except (ValueError, TypeError, KeyError, FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        _LOG.error("error: %s", error.args[0] if isinstance(error, KeyError) else error)
+        return EXIT_UNUSABLE
     except (Ident3DError, OSError) as error:
         _LOG.error("error: %s", error)
         return EXIT_FAILED
-    except (ValueError, TypeError, KeyError) as error:
-        _LOG.error("error: %s", error.args[0] if isinstance(error, KeyError) else error)
-        return EXIT_UNUSABLE
     return status
+
+
+def _help_of(kind: type[Command], *, whole: bool) -> str:
+    """Return a command's help: its whole docstring, or the first paragraph for a list of commands."""
+    help_text = inspect.getdoc(kind) or ""
+    return help_text if whole else help_text.partition("\n\n")[0]

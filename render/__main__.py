@@ -3,9 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
-
-import tyro
 
 from ident3d import commandline
 from render.commands.check import Check
@@ -46,21 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in _COMMANDS:
-        return commandline.main(_PROGRAM, _DESCRIPTION, dict(_COMMANDS), given)
-    dataset = tyro.cli(
-        Dataset,
-        prog=_PROGRAM,
-        description=_DESCRIPTION,
-        args=given,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName),
-    )
-    return _status_of(dataset)
-
-
-def _status_of(parsed: commandline.Command) -> int:
-    """Run a command that is parsed already, with the errors and exit statuses of every other command."""
-    commands = cast("dict[str, type[commandline.Command]]", {"run": lambda: parsed})
-    return commandline.main(_PROGRAM, _DESCRIPTION, commands, ["run"])
+        return commandline.main(_PROGRAM, _DESCRIPTION, _COMMANDS, given)
+    return commandline.execute(Dataset, _PROGRAM, _DESCRIPTION, given)
 
 
 if __name__ == "__main__":

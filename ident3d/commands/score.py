@@ -6,14 +6,16 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from ident3d.commandline import EXIT_OK
-from ident3d.metrics import DegenerateEmbeddingWarning, Scores
-from ident3d.submission import Submission, SubmissionScores, score_on
 from ident3d.submission.strict_json import dumps
+
+if TYPE_CHECKING:
+    from ident3d.metrics import Scores
+    from ident3d.submission import Submission, SubmissionScores
 
 __all__ = ["Score"]
 
@@ -40,6 +42,9 @@ class Score:
 
     def run(self) -> int:
         """Print the scores of every seed."""
+        from ident3d.metrics import DegenerateEmbeddingWarning
+        from ident3d.submission import Submission
+
         submission = Submission.read(self.submission)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the table says the same
@@ -52,6 +57,7 @@ class Score:
 
     def _score(self, submission: Submission, ceiling: Scores | None = None) -> SubmissionScores:
         from ident3d.dataset import ThreeDIdent  # brings torch, which a faulty submission should not wait for
+        from ident3d.submission import score_on
 
         data = ThreeDIdent(self.root, split=submission.metadata.split)
         return score_on(submission, data, protocol=self.protocol, extras=self.extras, ceiling=ceiling)

@@ -10,7 +10,10 @@ from ident3d.errors import DatasetError
 
 @dataclass(frozen=True)
 class Work:
-    """Work hard."""
+    """Work hard.
+
+    Example: work work --what nothing
+    """
 
     what: str = "nothing"
     """What to do."""
@@ -21,6 +24,7 @@ class Work:
             "value": ValueError("sigma is -1"),
             "disk": OSError(28, "No space left on device"),
             "key": KeyError("no factor 'colour'"),
+            "folder": FileNotFoundError("there is no folder x"),
             "stop": KeyboardInterrupt(),
         }
         if self.what in errors:
@@ -35,18 +39,28 @@ class Work:
         ("dataset", 1, "error: shard 3 is damaged"),
         ("disk", 1, "error: [Errno 28] No space left on device"),
         ("value", 2, "error: sigma is -1"),
+        ("folder", 2, "error: there is no folder x"),
         ("key", 2, "error: no factor 'colour'"),
         ("stop", 130, "interrupted"),
     ],
 )
 def test_errors_become_a_line_and_a_status(what, status, message, caplog):
-    assert commandline.main("work", "Works.", {"work": Work}, ["work", "--what", what]) == status
+    assert commandline.main("work", "Works.", {"work": Work, "idle": Work}, ["work", "--what", what]) == status
     assert caplog.messages == ([message] if message else [])
+
+
+def test_the_list_of_commands_shows_first_paragraphs_and_a_command_its_whole_help(capsys):
+    for arguments, shown in (["--help"], False), (["work", "--help"], True):
+        with pytest.raises(SystemExit):
+            commandline.main("work", "Works.", {"work": Work, "idle": Work}, arguments)
+        output = capsys.readouterr().out
+        assert "Work hard." in output
+        assert ("Example: work" in output) is shown
 
 
 def test_help_shows_the_field_docs(capsys):
     with pytest.raises(SystemExit) as exit_info:
-        commandline.main("work", "Works.", {"work": Work}, ["work", "--help"])
+        commandline.main("work", "Works.", {"work": Work, "idle": Work}, ["work", "--help"])
     assert exit_info.value.code == 0
     assert "What to do." in capsys.readouterr().out
 
@@ -54,7 +68,7 @@ def test_help_shows_the_field_docs(capsys):
 @pytest.mark.parametrize("arguments", [["rest"], ["work", "--why", "x"], []])
 def test_a_line_that_cannot_be_parsed_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as exit_info:
-        commandline.main("work", "Works.", {"work": Work}, arguments)
+        commandline.main("work", "Works.", {"work": Work, "idle": Work}, arguments)
     assert exit_info.value.code == 2
     assert "work" in capsys.readouterr().err
 
@@ -63,7 +77,7 @@ def test_messages_reach_stderr_of_a_real_process():
     code = (
         "import sys; sys.path.insert(0, 'tests/ident3d'); import test_commandline as t;"
         "from ident3d import commandline;"
-        "sys.exit(commandline.main('work', 'Works.', {'work': t.Work}, ['work', '--what', 'value']))"
+        "sys.exit(commandline.main('work', 'Works.', {'work': t.Work, 'idle': t.Work}, ['work', '--what', 'value']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: sigma is -1\n")
