@@ -6,6 +6,8 @@ from typing import Literal
 
 import torch
 
+from baselines.synthetic.encoder import Initialisation
+
 __all__ = ["PAPER", "QUICK", "Budget", "HiddenPrecision", "parse_budget"]
 
 HiddenPrecision = Literal["float32", "bfloat16", "auto"]
@@ -27,6 +29,7 @@ class Budget:
             otherwise.
         gain: what the embeddings of an unbounded or box-shaped model are multiplied by, so that they need not grow
             from 1 to the conditional's own scale (14 for a normal of 0.05) step by step.
+        initialisation: how the encoders' weights start; see :class:`~baselines.synthetic.encoder.StackedEncoder`.
         evaluations: how many times the runs are scored while they train.
         hidden_precision: what the encoder's hidden layers multiply in; "auto" is bfloat16 where the device does
             that natively.
@@ -41,6 +44,7 @@ class Budget:
     scalar_learning_rate: float
     decay: bool
     gain: float
+    initialisation: Initialisation
     evaluations: int
     hidden_precision: HiddenPrecision
 
@@ -82,6 +86,7 @@ PAPER = Budget(
     scalar_learning_rate=1e-3,
     decay=False,
     gain=1.0,
+    initialisation="torch",
     evaluations=300,
     hidden_precision="float32",
 )
@@ -89,14 +94,15 @@ PAPER = Budget(
 
 QUICK = Budget(
     name="quick",
-    dim=4,
+    dim=5,
     batch=512,
-    steps=4000,
+    steps=2500,
     seconds=None,
-    learning_rate=4e-3,
+    learning_rate=2e-3,
     scalar_learning_rate=3e-2,
     decay=True,
     gain=10.0,
+    initialisation="he",
     evaluations=20,
     hidden_precision="auto",
 )

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,9 @@ from torch.nn import functional as F
 from baselines.synthetic.experiments import ModelSpace
 from ident3d.randomness import torch_generator
 
-__all__ = ["StackedEncoder"]
+__all__ = ["Initialisation", "StackedEncoder"]
+
+Initialisation = Literal["torch", "he"]
 
 HIDDEN = (10, 50, 50, 50, 50, 10)
 """Widths of the hidden layers in units of the number of latents."""
@@ -30,6 +33,8 @@ class StackedEncoder(nn.Module):
         hidden_type: what the hidden layers multiply in; the first and the last layer, the weights and everything
             after them stay in float32.
         gain: what embeddings are multiplied by, except on the sphere.
+        initialisation: "torch", torch's own for linear layers; or "he", which keeps the variance from layer to layer
+            and has no biases. Under the first the embeddings of all observations start almost at one point.
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, appendix A.3.
@@ -40,8 +45,10 @@ class StackedEncoder(nn.Module):
         seeds: Sequence[int],
         dim: int,
         space: ModelSpace,
+        *,
         hidden_type: torch.dtype = torch.float32,
         gain: float = 1.0,
+        initialisation: Initialisation = "torch",
     ) -> None:
         super().__init__()
         self.space = space
@@ -50,10 +57,11 @@ class StackedEncoder(nn.Module):
         widths = [dim, *(dim * factor for factor in HIDDEN), dim]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         generators = [torch_generator(seed, "synthetic/encoder") for seed in seeds]
-        for fan_in, fan_out in itertools.pairwise(widths):
-            bound = 1 / math.sqrt(fan_in)  # torch's own initialisation of a linear layer
-            self.weights.append(_uniform((fan_in, fan_out), bound, generators))
-            self.biases.append(_uniform((1, fan_out), bound, generators))
+        for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+            last = layer == len(widths) - 2
+            weight_bound, bias_bound = _bounds(initialisation, fan_in, last=last)
+            self.weights.append(_uniform((fan_in, fan_out), weight_bound, generators))
+            self.biases.append(_uniform((1, fan_out), bias_bound, generators))
         self.magnitude = nn.Parameter(torch.ones(len(seeds), 1, dim)) if space == "box" else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,6 +74,13 @@ class StackedEncoder(nn.Module):
         if self.space == "sphere":
             return F.normalize(x, dim=-1)
         return self.gain * (x if self.magnitude is None else torch.sigmoid(x) * self.magnitude)
+
+
+def _bounds(initialisation: Initialisation, fan_in: int, *, last: bool) -> tuple[float, float]:
+    """Return the bounds of a layer's uniform weights and biases."""
+    if initialisation == "torch":
+        return 1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in)
+    return math.sqrt((3 if last else 6) / fan_in), 0.0
 
 
 def _uniform(shape: tuple[int, int], bound: float, generators: Sequence[torch.Generator]) -> nn.Parameter:

@@ -1,5 +1,6 @@
 """Where a training stands."""
 
+import math
 import time
 from typing import Any
 
@@ -24,6 +25,7 @@ class Progress:
         self.budget = budget
         self.step = 0
         self.history: list[Snapshot] = []
+        self._looked = -1
         self._seconds_before = 0.0
         self._started = time.monotonic()
 
@@ -41,13 +43,19 @@ class Progress:
 
     def is_due(self, share: float) -> bool:
         """Return whether the runs should be scored at this share: at the start, at the end, and evenly between."""
-        return share >= min(1.0, len(self.history) / self.budget.evaluations)
+        return self._interval(share) > self._looked
+
+    def record(self, snapshot: Snapshot, share: float) -> None:
+        """Keep what was seen at this share."""
+        self.history.append(snapshot)
+        self._looked = self._interval(share)
 
     def state(self) -> dict[str, Any]:
         """Return all that a resumed training needs, as plain data."""
         return {
             "step": self.step,
             "seconds": self.seconds,
+            "looked": self._looked,
             "history": [snapshot.to_json() for snapshot in self.history],
         }
 
@@ -55,5 +63,10 @@ class Progress:
         """Take up the state of an earlier training."""
         self.step = state["step"]
         self.history = [Snapshot.from_json(snapshot) for snapshot in state["history"]]
+        self._looked = state["looked"]
         self._seconds_before = state["seconds"]
         self._started = time.monotonic()
+
+    def _interval(self, share: float) -> int:
+        """Return in which of the even intervals between two looks a share lies; rounding moves no look by a step."""
+        return math.floor(share * self.budget.evaluations + 1e-9)

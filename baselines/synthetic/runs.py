@@ -38,7 +38,12 @@ class Runs:
         self.device = device
         self.mixing = MixingNetwork(seeds, experiment.dim, device)
         self.encoder = StackedEncoder(
-            seeds, experiment.dim, experiment.model_space, budget.hidden_type(device), gain=budget.gain
+            seeds,
+            experiment.dim,
+            experiment.model_space,
+            hidden_type=budget.hidden_type(device),
+            gain=budget.gain,
+            initialisation=budget.initialisation,
         ).to(device)
         self.losses = nn.ModuleList(_loss(experiment) for _ in seeds).to(device)
         self._rates, self._optimiser = self._build_optimiser(budget)

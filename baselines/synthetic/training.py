@@ -71,7 +71,7 @@ def train(
         while True:
             share = progress.share
             if progress.is_due(share):
-                progress.history.append(_look(runs, progress))
+                progress.record(_look(runs, progress), share)
                 bar.update(int(100 * share) - bar.n)
                 bar.set_postfix_str(_summary(progress.history[-1]))
             if share >= 1:

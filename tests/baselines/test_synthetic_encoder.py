@@ -75,6 +75,17 @@ def test_the_gain_multiplies_unbounded_embeddings():
 
 def test_bfloat16_hidden_layers_come_near_float32_ones():
     x = observations()
-    exact, rounded = (StackedEncoder((0, 1), 3, "unbounded", kind)(x) for kind in (torch.float32, torch.bfloat16))
+    exact, rounded = (
+        StackedEncoder((0, 1), 3, "unbounded", hidden_type=kind)(x) for kind in (torch.float32, torch.bfloat16)
+    )
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded, exact, atol=0.01, rtol=0.05)
+
+
+def test_hes_initialisation_keeps_the_spread_and_torchs_loses_it():
+    x = observations(rows=500)
+    spread = {
+        name: StackedEncoder((0, 1), 3, "unbounded", initialisation=name)(x).std(1).mean() for name in ("he", "torch")
+    }
+    assert 0.4 < spread["he"] < 1.6
+    assert spread["torch"] < 0.02

@@ -21,7 +21,7 @@ def test_the_tables_have_the_papers_rows():
     assert [row.matches for row in table1()] == [True] + [False] * 11
     assert [row.succeeds for row in table2()] == [True] * 7 + [False] * 3
     assert str(table1()[10].unsupervised) == "98.13 ± 0.14"
-    assert table1()[4].process_label == "Box, Uniform, Normal(σ=0.05)"
+    assert table1()[4].process_label == "Box, Uniform, Normal(σ=0.05)"  # noqa: RUF001 - as the paper writes it
     assert table2()[1].process_label == "Box, Uniform, GenNorm(β=3; λ=0.05)"
     assert table2()[1].model_label == "Box, GenNorm(β=3)"
 
@@ -81,8 +81,8 @@ def test_lambda_is_that_of_the_page():
 
 def test_the_mass_to_move_grows_from_none_to_all():
     for panel, few, many in (("sphere", 0.01, 1e3), ("box", 0.01, 1e4)):
-        assert mass_to_move(panel, few, 10) < 0.01
-        assert mass_to_move(panel, many, 10) > 0.99
+        assert mass_to_move(panel, few, 4) < 0.01
+        assert mass_to_move(panel, many, 4) > 0.99
 
 
 def test_the_mass_to_move_is_half_the_integral_of_the_difference():

@@ -1,0 +1,178 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from baselines.losses import InfoNCE
+from baselines.synthetic.anisotropy import aninfonce_rows
+from baselines.synthetic.budgets import PAPER, QUICK, Budget, parse_budget
+from baselines.synthetic.encoder import StackedEncoder
+from baselines.synthetic.mixing import MixingNetwork
+from baselines.synthetic.progress import Progress
+from baselines.synthetic.rows import table1, table2
+from baselines.synthetic.runs import Runs
+from baselines.synthetic.stream import PairPools
+from baselines.synthetic.training import train
+from ident3d.errors import Ident3DError
+
+CPU = torch.device("cpu")
+TINY = replace(QUICK, dim=2, batch=32, steps=12, evaluations=3, hidden_precision="float32")
+
+
+def sphere_row(dim=2):
+    return table1(dim)[1].experiment
+
+
+def test_the_paper_budget_is_appendix_a3():
+    assert (PAPER.dim, PAPER.batch, PAPER.steps, PAPER.learning_rate) == (10, 6144, 300_000, 1e-4)
+    assert PAPER.rate(0.0) == PAPER.rate(0.999) == 1.0
+    assert PAPER.hidden_type(CPU) is torch.float32
+
+
+def test_a_number_of_seconds_is_a_budget():
+    budget = parse_budget("90")
+    assert (budget.seconds, budget.steps, budget.dim, budget.name) == (90.0, None, 10, "90s")
+    assert parse_budget("quick") is QUICK
+    with pytest.raises(ValueError, match="paper, quick or a number of seconds"):
+        parse_budget("slow")
+    with pytest.raises(ValueError, match="positive"):
+        parse_budget("-3")
+
+
+def test_a_decaying_rate_rises_and_falls():
+    rates = [QUICK.rate(share) for share in (0.0, 0.02, 0.5, 1.0)]
+    assert rates[0] < 0.01
+    assert rates[1] > 0.99
+    assert rates[2] == pytest.approx(0.5)
+    assert rates[3] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("change", [{"dim": 1}, {"batch": 1}, {"seconds": 1.0}, {"learning_rate": 0.0}, {"gain": -1.0}])
+def test_impossible_budgets_are_refused(change):
+    with pytest.raises(ValueError, match="budget"):
+        replace(QUICK, **change)
+
+
+def test_a_pool_is_the_same_for_a_run_alone_and_side_by_side():
+    both, alone = (PairPools(sphere_row(), seeds, 8, 4, CPU) for seeds in ((3, 1), (1,)))
+    for step in (0, 5, 2):
+        assert torch.equal(both.batch_of(step)[1:], alone.batch_of(step))
+    assert not torch.equal(both.batch_of(0), both.batch_of(4))
+    assert both.batch_of(0).shape == (2, 2, 8, 2)
+
+
+def test_supervised_runs_are_given_anchors_alone():
+    pools = PairPools(table1(2)[0].supervised_experiment, (0,), 8, 4, CPU)
+    assert pools.batch_of(0).shape == (1, 1, 8, 2)
+
+
+def test_one_step_is_one_step_of_adam_on_each_runs_own_loss():
+    experiment, seeds = sphere_row(), (0, 1)
+    runs = Runs(experiment, seeds, TINY, CPU)
+    latents = PairPools(experiment, seeds, 32, 1, CPU).batch_of(0)
+    runs.step(latents, 0.5)
+    for run, seed in enumerate(seeds):
+        encoder = StackedEncoder((seed,), 2, "sphere", initialisation=TINY.initialisation)
+        optimiser = torch.optim.Adam(encoder.parameters(), lr=0.5 * TINY.learning_rate)
+        z, z_pos = encoder(MixingNetwork((seed,), 2)(latents[run].view(1, -1, 2)))[0].chunk(2)
+        InfoNCE()(z, z_pos).backward()
+        optimiser.step()
+        for stacked, own in zip(runs.encoder.weights, encoder.weights, strict=True):
+            torch.testing.assert_close(stacked[run : run + 1], own, atol=1e-5, rtol=1e-4)
+
+
+def test_a_run_is_the_same_alone_and_side_by_side():
+    both, alone = (train(sphere_row(), seeds, TINY, CPU) for seeds in ((0, 1), (1,)))
+    assert both[-1].r2[1] == pytest.approx(alone[-1].r2[0], abs=1e-3)
+    assert both[-1].loss[1] == pytest.approx(alone[-1].loss[0], abs=1e-4)
+
+
+def test_snapshots_are_taken_at_the_start_at_the_end_and_between():
+    history = train(sphere_row(), (0,), TINY, CPU)
+    assert [snapshot.step for snapshot in history] == [0, 4, 8, 12]
+
+
+def test_a_budget_of_seconds_ends():
+    history = train(sphere_row(), (0,), replace(TINY, steps=None, seconds=0.3), CPU)
+    assert history[-1].seconds >= 0.3
+    assert history[-1].step > 0
+
+
+class InterruptionError(Exception):
+    """Stands for the end of a process."""
+
+
+def test_an_interrupted_training_goes_on_where_it_was(tmp_path, monkeypatch):
+    experiment = aninfonce_rows(2)[0].experiment
+    straight = train(experiment, (0, 1), TINY, CPU)
+
+    def step(self, latents, rate, plain=Runs.step):
+        if self.taken == 7:
+            raise InterruptionError
+        self.taken += 1
+        plain(self, latents, rate)
+
+    monkeypatch.setattr("baselines.synthetic.training._SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(Runs, "taken", 0, raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Runs, "step", step)
+        with pytest.raises(InterruptionError):
+            train(experiment, (0, 1), TINY, CPU, checkpoint=tmp_path / "run.pt")
+    resumed = train(experiment, (0, 1), TINY, CPU, checkpoint=tmp_path / "run.pt")
+    assert [snapshot.step for snapshot in resumed] == [0, 4, 8, 12]
+    assert resumed[-1].precision is not None
+    assert resumed[-1].precision[1] == pytest.approx(straight[-1].precision[1], abs=1e-5)
+    assert resumed[-1].r2[0] == pytest.approx(straight[-1].r2[0], abs=1e-3)
+
+
+def test_a_finished_training_is_only_read(tmp_path, monkeypatch):
+    first = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "run.pt")
+    monkeypatch.setattr(Runs, "step", None)
+    again = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "run.pt")
+    assert [snapshot.step for snapshot in again] == [snapshot.step for snapshot in first]
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+    train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(Ident3DError, match="another training"):
+        train(sphere_row(), (1,), TINY, CPU, checkpoint=tmp_path / "run.pt")
+
+
+def test_seeds_must_differ():
+    for seeds in ((), (1, 1)):
+        with pytest.raises(ValueError, match="all different"):
+            train(sphere_row(), seeds, TINY, CPU)
+
+
+def test_a_diverged_run_is_named_as_such():
+    with pytest.raises(Ident3DError, match="diverged before step"):
+        train(table2(2)[1].experiment, (0,), replace(TINY, learning_rate=1e12, decay=False), CPU)
+
+
+def test_progress_does_not_count_the_time_between_sessions():
+    budget = Budget(**{**vars(TINY), "steps": None, "seconds": 10.0})
+    progress = Progress(budget)
+    progress.load({"step": 5, "seconds": 4.0, "history": [], "looked": 0})
+    assert progress.share == pytest.approx(0.4, abs=0.05)
+    assert progress.step == 5
+
+
+@pytest.mark.slow
+def test_infonce_inverts_a_process_that_matches_its_assumptions():
+    budget = replace(QUICK, dim=3, batch=256, steps=400)
+    assert min(train(sphere_row(3), (0,), budget, CPU)[-1].mean("r2")) > 0.95
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(
+    "experiment", [table1(4)[0].experiment, table2(4)[1].experiment, aninfonce_rows(4)[0].experiment]
+)
+def test_a_captured_step_trains_like_an_eager_one(experiment, monkeypatch):
+    device = torch.device("cuda")
+    budget = replace(QUICK, batch=256, steps=20, hidden_precision="float32")
+    captured = train(experiment, (0, 1), budget, device)
+    monkeypatch.setattr("baselines.synthetic.runs._WARM_UP_STEPS", 10**9)
+    eager = train(experiment, (0, 1), budget, device)
+    assert captured[-1].loss == pytest.approx(eager[-1].loss, rel=1e-2)
+    assert captured[-1].r2[0] == pytest.approx(eager[-1].r2[0], abs=0.02)
