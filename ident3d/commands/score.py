@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from ident3d.commandline import EXIT_OK
-from ident3d.submission.strict_json import dumps
 
 if TYPE_CHECKING:
     from ident3d.metrics import Scores
@@ -44,6 +43,7 @@ class Score:
         """Print the scores of every seed."""
         from ident3d.metrics import DegenerateEmbeddingWarning
         from ident3d.submission import Submission
+        from ident3d.submission.strict_json import dumps
 
         submission = Submission.read(self.submission)
         with warnings.catch_warnings():
