@@ -8,6 +8,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
+from render.errors import RenderError
 from render.keeper import Keeper, Patience
 from render.program import Program
 from render.scene import Scene
@@ -69,6 +70,7 @@ class Pool:
         program = Program.find(blender)
         self._keepers = [Keeper(program, settings, patience) for _ in range(workers)]
         self._threads = [threading.Thread(target=self._serve, args=(keeper,), daemon=True) for keeper in self._keepers]
+        self._open = False
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[Any, bytes] | Exception] = queue.SimpleQueue()
 
@@ -94,6 +96,7 @@ class Pool:
             raise
         for thread in self._threads:
             thread.start()
+        self._open = True
         return self
 
     def __exit__(
@@ -102,6 +105,7 @@ class Pool:
         """End the workers: idle ones in peace; all at once when an error, or Ctrl-C, ends the context."""
         if kind is not None:
             self._interrupt()
+        self._open = False
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -115,9 +119,11 @@ class Pool:
         stops before the end ends the workers: no other jobs can be rendered then.
 
         Raises:
-            RenderError: if Blender refused a picture.
+            RenderError: if Blender refused a picture, or the pool has no workers.
             WorkerDiedError: if a picture ended as many workers as it may; the message holds the last one's last words.
         """
+        if not self._open:
+            raise RenderError("this pool has no workers: it was not entered, or stopped in the middle of its work")
         waiting = iter(jobs)
         failure: Exception | None = None
         pending = 0
@@ -162,6 +168,7 @@ class Pool:
             return withdrawn
 
     def _interrupt(self) -> None:
+        self._open = False
         self._withdraw()
         for keeper in self._keepers:
             keeper.interrupt()

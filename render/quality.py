@@ -113,15 +113,18 @@ QUALITIES: Mapping[str, Quality] = MappingProxyType(
 What the choice rests on, at 224x224 (mean and minimum in dB PSNR over the reference pictures with two seeds; seconds of
 one core, the least of two runs). What is left of the error lies along the teapot's outline.
 
-=======================================================  =====  =====  =====
-8 samples, lamps by draws (``standard``)                 45.1   43.7   0.62
-6, 12 and 16 samples, lamps by draws: mean and seconds   44.2   46.4   47.3 (0.50, 0.83, 1.09)
-8 samples, light tree                                    45.2   43.9   0.76
-8 samples, four equal lamps (the spotlight twice)        44.7   43.4   0.58
-8 samples, draws 1, 6 and 9 of 16                        44.3   43.0   0.63
-8 samples, denoiser BALANCED, FAST                       44.2   42.7   0.57 (FAST 43.7, 42.2, 0.51)
-2 samples, light tree, denoiser FAST (``draft``)         39.2   37.5   0.18
-=======================================================  =====  =====  =====
+=================================================  ====  ====  ====
+8 samples, lamps by draws (``standard``)           45.1  43.7  0.62
+6 samples, lamps by draws                          44.2  42.8  0.50
+12 samples, lamps by draws                         46.4  45.0  0.83
+16 samples, lamps by draws                         47.3  45.9  1.09
+8 samples, light tree                              45.2  43.9  0.76
+8 samples, four equal lamps (the spotlight twice)  44.7  43.4  0.58
+8 samples, draws 1, 6 and 9 of 16                  44.3  43.0  0.63
+8 samples, denoiser BALANCED                       44.2  42.7  0.57
+8 samples, denoiser FAST                           43.7  42.2  0.51
+2 samples, light tree, denoiser FAST (``draft``)   39.2  37.5  0.18
+=================================================  ====  ====  ====
 
 Without effect on the pictures or the time: next event estimation instead of multiple importance sampling (no path goes
 on after its first hit), static BVH, light sampling threshold 0, blue noise (the default pattern already). Worse: guides

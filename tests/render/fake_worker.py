@@ -1,0 +1,53 @@
+"""A worker without Blender, which dies and hangs on command. Run as a program: fake_worker.py LOG."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from render.worker import GREETING
+
+SEED_THAT_KILLS = 13
+SEED_THAT_KILLS_ONCE = 14
+SEED_THAT_IS_REFUSED = 15
+SEED_THAT_TAKES_FOREVER = 16
+
+
+def main(folder: Path) -> None:
+    """Answer every seed with its own number as the picture; keep a file per process, named by its number."""
+    print("Blender 4.5.0 says hello")  # noqa: T201 - the chatter of a Blender executable
+    sys.stdout.flush()
+    out = sys.stdout.buffer
+    first = json.loads(sys.stdin.readline())
+    (folder / f"pid-{os.getpid()}").touch()
+    about = {"blender": "0.0", "python": "3.11.0", "device": "cpu", "device_name": "fake"}
+    answer(out, GREETING, {"about": about})
+    for rendered, line in enumerate(sys.stdin, start=1):
+        seed = json.loads(line)["seed"]
+        if seed == SEED_THAT_TAKES_FOREVER:
+            time.sleep(600)
+        if seed == SEED_THAT_IS_REFUSED:
+            answer(out, b"", {"error": "RenderError", "message": "no such scene"})
+            continue
+        if seed == SEED_THAT_KILLS or (seed == SEED_THAT_KILLS_ONCE and not (folder / "killed").exists()):
+            (folder / "killed").touch()
+            print("Error: out of cheese", file=sys.stderr, flush=True)  # noqa: T201
+            os.kill(os.getpid(), signal.SIGKILL)
+        growth = int(os.environ.get("FAKE_GROWTH", "0"))
+        answer(out, b"", {"memory": 10**8 + rendered * growth}, str(seed).encode() * 30_000)
+    if "FAKE_HANG" in os.environ:
+        time.sleep(600)
+    if "FAKE_CRASH" in os.environ:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    del first
+
+
+def answer(out, start, header, body=b""):
+    out.write(start + json.dumps({**header, "size": len(body)}).encode() + b"\n" + body)
+    out.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,226 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from render.errors import BlenderMissingError, RenderError, WorkerDiedError
+from render.keeper import Patience
+from render.pool import Job, Pool
+from render.quality import quality
+from render.settings import Settings
+from render.world import World
+from tests.render import fake_worker
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENE = World().scene(np.zeros(10))
+SETTINGS = Settings(quality("draft"), resolution=8)
+TEN = [Job(f"picture {i}", SCENE, i) for i in range(10)]
+
+
+@pytest.fixture
+def blender(tmp_path):
+    """A program that takes itself for Blender and starts the fake worker; the log folder is beside it."""
+    log = tmp_path / "log"
+    log.mkdir()
+    script = tmp_path / "blender"
+    script.write_text(
+        f'#!/bin/sh\nif [ "$1" = --version ]; then echo "Blender 4.5.0"; exit; fi\n'
+        f'"{sys.executable}" "{fake_worker.__file__}" "{log}"\n'  # a child of the shell, as in many launchers
+    )
+    script.chmod(0o755)
+    return script
+
+
+def _pids(blender):
+    return {int(path.name.removeprefix("pid-")) for path in (blender.parent / "log").glob("pid-*")}
+
+
+def _alive(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def _no_process_is_left(blender):
+    deadline = time.monotonic() + 5  # the kernel takes a moment to bury a killed process
+    while any(map(_alive, _pids(blender))):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return True
+
+
+def _expected(jobs):
+    return {job.key: str(job.seed).encode() * 30_000 for job in jobs}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_job_comes_back_once(blender, workers):
+    with Pool(SETTINGS, workers, blender=blender) as pool:
+        assert pool.about.device_name == "fake"
+        pictures = list(pool.render(iter(TEN)))
+        assert dict(pictures) == _expected(TEN)
+        assert len(pictures) == len(TEN)
+        assert dict(pool.render(TEN[:2])) == _expected(TEN[:2])  # and again with the same workers
+        assert dict(pool.render([])) == {}
+    assert len(_pids(blender)) <= workers
+    assert pool.pids == []
+    assert _no_process_is_left(blender)
+
+
+def test_jobs_are_taken_as_workers_become_free(blender):
+    taken = []
+    with Pool(SETTINGS, 2, blender=blender) as pool:
+        pictures = pool.render(taken.append(job.key) or job for job in TEN)
+        next(pictures)
+        assert len(taken) <= 5
+        assert len(list(pictures)) == 9
+
+
+def test_a_worker_that_dies_is_replaced_and_its_picture_made_again(blender, caplog):
+    jobs = [*TEN, Job("fragile", SCENE, fake_worker.SEED_THAT_KILLS_ONCE)]
+    with Pool(SETTINGS, 2, blender=blender) as pool:
+        assert dict(pool.render(jobs)) == _expected(jobs)
+    assert "'fragile' is rendered again" in caplog.text
+    assert "out of cheese" in caplog.text
+
+
+def test_a_worker_that_is_killed_from_outside_is_replaced(blender):
+    with Pool(SETTINGS, 1, blender=blender) as pool:
+        pictures = pool.render(TEN)
+        done = dict([next(pictures)])
+        for pid in _pids(blender):
+            os.kill(pid, signal.SIGKILL)
+        done |= dict(pictures)
+    assert done == _expected(TEN)
+    assert len(_pids(blender)) == 2
+
+
+def test_a_picture_that_ends_three_workers_is_reported_with_their_last_words(blender, caplog):
+    jobs = [Job("deadly", SCENE, fake_worker.SEED_THAT_KILLS), *TEN]
+    with (
+        Pool(SETTINGS, 1, blender=blender) as pool,
+        pytest.raises(WorkerDiedError, match=r"picture 'deadly' ended 3 workers(.|\n)*last words(.|\n)*out of cheese"),
+    ):
+        dict(pool.render(jobs))
+    assert caplog.text.count("'deadly' is rendered again") == 2
+    assert _no_process_is_left(blender)
+
+
+def test_what_is_under_way_when_a_picture_fails_is_still_yielded(blender):
+    jobs = [TEN[0], Job("refused", SCENE, fake_worker.SEED_THAT_IS_REFUSED), *TEN[1:]]
+    done = {}
+    with Pool(SETTINGS, 2, blender=blender) as pool, pytest.raises(RenderError, match="no such scene"):
+        done.update(pool.render(jobs))  # takes the pictures one by one, up to the error
+    assert "picture 0" in done
+    assert done.items() <= _expected(TEN).items()
+
+
+@pytest.mark.parametrize("trouble", ["FAKE_HANG", "FAKE_CRASH"])
+def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch, trouble):
+    monkeypatch.setenv(trouble, "1")
+    monkeypatch.setattr("render.process._PATIENCE_S", 0.2)
+    with Pool(SETTINGS, 2, blender=blender) as pool:
+        assert dict(pool.render(TEN)) == _expected(TEN)
+    assert _no_process_is_left(blender)
+
+
+@pytest.mark.parametrize("patience", [Patience(pictures=4), Patience(growth_bytes=10**6)])
+def test_workers_are_renewed_after_many_pictures_or_when_they_grow(blender, monkeypatch, patience):
+    monkeypatch.setenv("FAKE_GROWTH", "500000")
+    jobs = [Job(i, SCENE, 100 + i) for i in range(20)]
+    with Pool(SETTINGS, 1, blender=blender, patience=patience) as pool:
+        assert dict(pool.render(jobs)) == _expected(jobs)
+    assert len(_pids(blender)) == (5 if patience.pictures == 4 else 2)  # growth is counted from the tenth picture on
+
+
+def test_an_error_of_the_caller_ends_busy_workers_at_once(blender):
+    forever = Job("forever", SCENE, fake_worker.SEED_THAT_TAKES_FOREVER)
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError), Pool(SETTINGS, 2, blender=blender) as pool:  # noqa: PT012
+        for _ in pool.render([forever, *TEN]):
+            raise ZeroDivisionError
+    assert time.monotonic() - began < 30
+    assert _no_process_is_left(blender)
+
+
+def test_a_caller_that_stops_early_ends_the_workers(blender):
+    with Pool(SETTINGS, 2, blender=blender) as pool:
+        pictures = pool.render(TEN)
+        next(pictures)
+        pictures.close()
+        with pytest.raises(RenderError, match="has no workers"):
+            list(pool.render(TEN))
+    assert _no_process_is_left(blender)
+
+
+def test_ctrl_c_ends_everything(blender):
+    program = (
+        "import numpy as np\n"
+        "from tests.render.test_pool import *\n"
+        f"with Pool(SETTINGS, 2, blender={str(blender)!r}) as pool:\n"
+        "    for key, _ in pool.render([*TEN[:3], Job('forever', SCENE, fake_worker.SEED_THAT_TAKES_FOREVER)]):\n"
+        "        print(key, flush=True)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    timer = threading.Timer(30, parent.kill)
+    timer.start()
+    try:
+        assert sorted(parent.stdout.readline().strip() for _ in range(3)) == ["picture 0", "picture 1", "picture 2"]
+        parent.send_signal(signal.SIGINT)
+        _, errors = parent.communicate()
+    finally:
+        timer.cancel()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert parent.returncode in (-signal.SIGINT, 130)
+    assert _no_process_is_left(blender)
+
+
+def test_a_killed_parent_leaves_no_worker_behind(blender):
+    program = (
+        "import os, signal\n"
+        "from tests.render.test_pool import *\n"
+        f"with Pool(SETTINGS, 1, blender={str(blender)!r}) as pool:\n"
+        "    next(pool.render(TEN))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert _no_process_is_left(blender)
+
+
+def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_last_words(tmp_path):
+    script = tmp_path / "blender"
+    script.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo "Blender 4.5.0"; exit; fi\necho no display >&2; exit 3\n'
+    )
+    script.chmod(0o755)
+    with (
+        pytest.raises(WorkerDiedError, match=r"ended with exit status 3; its last words:\nno display"),
+        Pool(SETTINGS, 1, blender=script),
+    ):
+        pass
+
+
+def test_wrong_settings_are_refused_before_anything_starts(tmp_path):
+    with pytest.raises(ValueError, match="1 or more workers, not 0"):
+        Pool(SETTINGS, 0)
+    with pytest.raises(ValueError, match="resolution and threads of 1 or more, not 0"):
+        Settings(quality("draft"), resolution=0)
+    with pytest.raises(ValueError, match="expected tries"):
+        Patience(tries=0)
+    with pytest.raises(FileNotFoundError, match="no such program"):
+        Pool(SETTINGS, 1, blender=tmp_path / "nothing")
+    text = tmp_path / "text"
+    text.write_text("#!/bin/sh\necho gimp 2.0\n")
+    text.chmod(0o755)
+    with pytest.raises(
+        BlenderMissingError, match=r"neither a Python nor a Blender executable: --version says 'gimp 2.0'"
+    ):
+        Pool(SETTINGS, 1, blender=text)
