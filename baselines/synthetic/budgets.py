@@ -24,11 +24,9 @@ class Budget:
         steps: optimiser steps; None where time decides.
         seconds: training time of an experiment, all its runs together; None where steps decide.
         learning_rate: Adam's, of the encoder.
-        scalar_learning_rate: Adam's, of the box's magnitude and of Lambda.
+        scalar_learning_rate: Adam's, of the logarithm of the box's size and of Lambda.
         decay: whether the learning rates rise over the first 2% of the training and fall to 0 along a cosine; constant
             otherwise.
-        gain: what the embeddings of an unbounded or box-shaped model are multiplied by, so that they need not grow
-            from 1 to the conditional's own scale (14 for a normal of 0.05) step by step.
         initialisation: how the encoders' weights start; see :class:`~baselines.synthetic.encoder.StackedEncoder`.
         evaluations: how many times the runs are scored while they train.
         hidden_precision: what the encoder's hidden layers multiply in; "auto" is bfloat16 where the device does
@@ -43,7 +41,6 @@ class Budget:
     learning_rate: float
     scalar_learning_rate: float
     decay: bool
-    gain: float
     initialisation: Initialisation
     evaluations: int
     hidden_precision: HiddenPrecision
@@ -53,7 +50,7 @@ class Budget:
             raise ValueError(f"a budget has dim >= 2 and a batch of 2 pairs or more, not {self.dim} and {self.batch}")
         if (self.steps is None) == (self.seconds is None):
             raise ValueError("a budget has either steps or seconds")
-        for name in ("steps", "seconds", "learning_rate", "scalar_learning_rate", "gain", "evaluations"):
+        for name in ("steps", "seconds", "learning_rate", "scalar_learning_rate", "evaluations"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} of a budget is positive and finite, not {value}")
@@ -85,7 +82,6 @@ PAPER = Budget(
     learning_rate=1e-4,
     scalar_learning_rate=1e-3,
     decay=False,
-    gain=1.0,
     initialisation="torch",
     evaluations=300,
     hidden_precision="float32",
@@ -101,7 +97,6 @@ QUICK = Budget(
     learning_rate=2e-3,
     scalar_learning_rate=3e-2,
     decay=True,
-    gain=10.0,
     initialisation="he",
     evaluations=20,
     hidden_precision="auto",

@@ -2,17 +2,25 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from baselines.encoders.outputs import OutputSpace, output_for
 from baselines.synthetic.experiments import ModelSpace
 from ident3d.randomness import torch_generator
+from ident3d.spaces import Box, Sphere, Unbounded
 
 __all__ = ["Initialisation", "StackedEncoder"]
+
+_SPACES: dict[ModelSpace, Callable[[int], OutputSpace]] = {
+    "sphere": Sphere,
+    "box": lambda dim: Box(dim, 0.0, 1.0),
+    "unbounded": Unbounded,
+}
 
 Initialisation = Literal["torch", "he"]
 
@@ -23,8 +31,8 @@ HIDDEN = (10, 50, 50, 50, 50, 10)
 class StackedEncoder(nn.Module):
     """The encoder of appendix A.3 for each of S runs: six hidden layers, leaky ReLU of slope 0.01.
 
-    The output is projected onto the unit sphere, squashed into a box [0, magnitude] by a sigmoid with a learned
-    magnitude for each dimension, or left as it is.
+    It computes what :class:`baselines.encoders.MLPEncoder` does for each run: the output is projected onto the unit
+    sphere, squashed into a box whose size is learned for each dimension, or left as it is.
 
     Args:
         seeds: the runs' seeds; a run's initial weights depend on its own seed only.
@@ -32,7 +40,6 @@ class StackedEncoder(nn.Module):
         space: the space of the embeddings.
         hidden_type: what the hidden layers multiply in; the first and the last layer, the weights and everything
             after them stay in float32.
-        gain: what embeddings are multiplied by, except on the sphere.
         initialisation: "torch", torch's own for linear layers; or "he", which keeps the variance from layer to layer
             and has no biases. Under the first the embeddings of all observations start almost at one point.
 
@@ -47,13 +54,11 @@ class StackedEncoder(nn.Module):
         space: ModelSpace,
         *,
         hidden_type: torch.dtype = torch.float32,
-        gain: float = 1.0,
         initialisation: Initialisation = "torch",
     ) -> None:
         super().__init__()
         self.space = space
         self.hidden_type = hidden_type
-        self.gain = gain
         widths = [dim, *(dim * factor for factor in HIDDEN), dim]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         generators = [torch_generator(seed, "synthetic/encoder") for seed in seeds]
@@ -62,7 +67,7 @@ class StackedEncoder(nn.Module):
             weight_bound, bias_bound = _bounds(initialisation, fan_in, last=last)
             self.weights.append(_uniform((fan_in, fan_out), weight_bound, generators))
             self.biases.append(_uniform((1, fan_out), bias_bound, generators))
-        self.magnitude = nn.Parameter(torch.ones(len(seeds), 1, dim)) if space == "box" else None
+        self.outputs = nn.ModuleList(output_for(_SPACES[space](dim)) for _ in seeds)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (S, B, dim) observations to (S, B, dim) float32 embeddings."""
@@ -71,9 +76,7 @@ class StackedEncoder(nn.Module):
             kind = torch.float32 if layer in {0, last} else self.hidden_type
             x = torch.baddbmm(bias.to(kind), x.to(kind), weight.to(kind))
             x = x if layer == last else F.leaky_relu_(x, 0.01)
-        if self.space == "sphere":
-            return F.normalize(x, dim=-1)
-        return self.gain * (x if self.magnitude is None else torch.sigmoid(x) * self.magnitude)
+        return x if self.space == "unbounded" else torch.stack([o(h) for o, h in zip(self.outputs, x, strict=True)])
 
 
 def _bounds(initialisation: Initialisation, fan_in: int, *, last: bool) -> tuple[float, float]:

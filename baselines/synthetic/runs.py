@@ -42,7 +42,6 @@ class Runs:
             experiment.dim,
             experiment.model_space,
             hidden_type=budget.hidden_type(device),
-            gain=budget.gain,
             initialisation=budget.initialisation,
         ).to(device)
         self.losses = nn.ModuleList(_loss(experiment) for _ in seeds).to(device)
@@ -95,8 +94,8 @@ class Runs:
         self._optimiser.load_state_dict(state["optimiser"])
 
     def _build_optimiser(self, budget: Budget) -> tuple[list[float], torch.optim.Adam]:
-        scalars = list(self.losses.parameters())
-        scalars += [] if self.encoder.magnitude is None else [self.encoder.magnitude]
+        own = [*self.losses.parameters(), *self.encoder.outputs.parameters()]
+        scalars = [parameter for parameter in own if parameter.requires_grad]
         groups = [([*self.encoder.weights, *self.encoder.biases], budget.learning_rate)]
         groups += [(scalars, budget.scalar_learning_rate)] if scalars else []
         on_cuda = self.device.type == "cuda"
