@@ -64,7 +64,7 @@ class Dataset:
     """Render an exact positive beside every picture, from a conditional: "normal(sigma=0.1)"."""
     rows_per_shard: int | None = None
     """Rows in a Parquet shard; by default up to 1,000, and fewer in a small dataset."""
-    merge: tyro.conf.FlagCreatePairsOff[bool] = False
+    merge: bool = False
     """Render nothing: list the parts that lie in ROOT as one dataset, and check that nothing is missing or doubled."""
 
     hardware: Hardware = field(default_factory=Hardware)
