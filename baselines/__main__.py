@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Sequence
 
+from baselines.commands.embed import Embed
+from baselines.commands.export import Export
 from baselines.commands.reproduce import Reproduce
 from baselines.commands.train import Train
 from ident3d.commandline import Command
@@ -12,7 +14,12 @@ __all__ = ["main"]
 
 _DESCRIPTION = "Encoders, losses and training for the papers' baselines."
 
-_COMMANDS: dict[str, type[Command]] = {"train": Train, "reproduce": Reproduce}
+_COMMANDS: dict[str, type[Command]] = {
+    "train": Train,
+    "embed": Embed,
+    "export": Export,
+    "reproduce": Reproduce,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

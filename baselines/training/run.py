@@ -114,8 +114,9 @@ class Run:
             FileNotFoundError: if there is no run, or no checkpoint yet.
             ValueError: if the checkpoint is of another architecture.
         """
+        dim = self.record()["dim"]
         held = Checkpoint.read(self.checkpoint_path, device)
-        encoder = build_encoder(self.recipe(), self.record()["dim"], seed=0).to(device)
+        encoder = build_encoder(self.recipe(), dim, seed=0).to(device)
         load_state(encoder, held.encoder, f"the encoder in {self.checkpoint_path}")
         return encoder.eval(), held
 
@@ -166,10 +167,12 @@ class Run:
         record = {
             "options": dataclasses.asdict(options),
             "dataset": {"root": str(data.root), "rows": len(data), "fingerprint": data.fingerprint},
+            "resolution": data.pixels([0]).shape[1],
             "dim": len(data.factors),
             "factors": data.factors.to_json(),
             "world_size": placement.world_size,
             "device": str(placement.device),
+            "device_name": _device_name(placement),
             "versions": {"python": platform.python_version(), **_versions()},
         }
         path = self.folder / "options.json"
@@ -217,6 +220,12 @@ def _is_resident(resident: Resident, stream: PairStream, placement: Placement) -
         return needed < _SHARE_OF_GPU * torch.cuda.mem_get_info(placement.device)[0]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
     return needed * placement.world_size < _SHARE_OF_RAM * memory
+
+
+def _device_name(placement: Placement) -> str:
+    if placement.device.type == "cuda":
+        return f"{placement.world_size} {torch.cuda.get_device_name(placement.device)}"[:80]
+    return f"{torch.get_num_threads() * placement.world_size} CPU threads"
 
 
 def _versions() -> dict[str, str]:

@@ -1,8 +1,11 @@
 import json
 
+import numpy as np
 import pytest
+import torch
 
 from baselines.__main__ import main
+from ident3d.__main__ import main as ident3d_main
 
 QUICK = ("--batch-size", "8", "--validation", "60", "--device", "cpu", "--threads", "1")
 
@@ -37,8 +40,70 @@ def test_bad_input_is_one_line_and_no_run(pictures_root, tmp_path, caplog, argum
     assert not out.exists()
 
 
+@pytest.fixture(scope="module")
+def trained(pictures_root, tmp_path_factory):
+    run = tmp_path_factory.mktemp("trained")
+    arguments = ["train", "supervised", str(pictures_root), "--out", str(run), "--steps", "1", *QUICK]
+    assert main(arguments) == 0
+    return run
+
+
+@pytest.mark.slow
+def test_a_run_and_its_export_embed_the_same(pictures_root, trained, tmp_path, capsys):
+    from ident3d import Submission, ThreeDIdent
+
+    onnx, own, foreign = tmp_path / "encoder.onnx", tmp_path / "own.zip", tmp_path / "foreign"
+    assert main(["export", str(trained), str(onnx)]) == 0
+    assert capsys.readouterr().out == f"{onnx}\n"
+    common = [str(pictures_root), "--authors", "A. Author", "--device", "cpu"]
+    assert main(["embed", str(trained), *common, "-o", str(own)]) == 0
+    said = ["--name", "mine", "--method", "m", "--architecture", "a", "--training-data", "t", "--conditional", "c"]
+    assert main(["embed", str(onnx), *common, "--output", str(foreign), *said]) == 0
+    submissions = Submission.read(own), Submission.read(foreign)
+    np.testing.assert_allclose(submissions[0].embeddings[0], submissions[1].embeddings[0], atol=1e-5)
+    metadata = submissions[0].metadata
+    assert (metadata.name, metadata.role, metadata.steps, metadata.split) == ("supervised", "ceiling", 1, "test")
+    assert metadata.fingerprint == ThreeDIdent(pictures_root, split="test").fingerprint
+    assert metadata.training_fingerprint == ThreeDIdent(pictures_root).fingerprint
+    assert ident3d_main(["validate", str(own)]) == 0
+
+
+def test_safetensors_hold_the_encoder_and_what_it_is(trained, tmp_path):
+    from safetensors import safe_open
+
+    from baselines.training.run import Run
+
+    path = tmp_path / "encoder.safetensors"
+    assert main(["export", str(trained), str(path)]) == 0
+    encoder, _ = Run(trained).encoder()
+    with safe_open(path, "pt") as file:
+        assert set(file.keys()) == set(encoder.state_dict())
+        assert torch.equal(file.get_tensor("head.weight"), encoder.head.weight)
+        assert json.loads(file.metadata()["ident3d"])["recipe"]["name"] == "supervised"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["embed", "FILE", "ROOT", "--authors", "A"], (2, "does not say what it is: give --name, --method")),
+        (["embed", "NOWHERE", "ROOT", "--authors", "A"], (2, "there is no encoder")),
+        (["embed", "ROOT", "ROOT", "--authors", "A"], (2, "holds no run")),
+        (["export", "RUN", "encoder.bin"], (2, "ends in .onnx or .safetensors, not encoder.bin")),
+    ],
+)
+def test_what_cannot_be_embedded_or_exported_is_told(  # noqa: PLR0917 - fixtures
+    pictures_root, trained, tmp_path, caplog, arguments, answer
+):
+    status, message = answer
+    file = tmp_path / "encoder.onnx"
+    file.write_bytes(b"")
+    places = {"ROOT": str(pictures_root), "RUN": str(trained), "FILE": str(file), "NOWHERE": str(tmp_path / "nowhere")}
+    assert main([places.get(a, a) for a in arguments]) == status
+    assert message in caplog.text
+
+
 def test_the_help_shows_examples(capsys):
-    for command in ("train", "reproduce"):
+    for command in ("train", "embed", "export", "reproduce"):
         with pytest.raises(SystemExit) as stop:
             main([command, "--help"])
         assert stop.value.code == 0

@@ -1,0 +1,139 @@
+"""``python -m baselines embed``: a split's embeddings as a submission."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+
+if TYPE_CHECKING:
+    from baselines.training.run import Run
+    from ident3d import ThreeDIdent
+    from ident3d.submission import Metadata
+
+__all__ = ["Embed"]
+
+_DESCRIPTIONS = ("name", "method", "architecture", "training_data", "conditional")
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Embed a split with a trained encoder, and write a submission.
+
+    The encoder is the folder of a run, which knows what to say about itself, or an ONNX or TorchScript file from
+    elsewhere, about which --name, --method, --architecture, --training-data and --conditional have to say it. A file's
+    encoder takes float32 RGB pictures (B, 3, H, W) in [0, 1].
+
+    Examples: python -m baselines embed runs/supervised-seed0 /data/mini -o supervised.zip --authors 'A. Author';
+    python -m baselines embed mine.onnx /data/mini -o mine.zip --authors 'A. Author' --name mine --method 'VAE'
+    --architecture 'ConvNeXt' --training-data 'mini' --conditional 'none'
+    """
+
+    encoder: tyro.conf.Positional[Path]
+    """Folder of a run, or a file that ends in .onnx, .pt or .ts."""
+    root: tyro.conf.Positional[str]
+    """The dataset: a folder, or "sample"."""
+    authors: tuple[str, ...]
+    """Names of the authors."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("submission.zip")
+    """The submission: a folder, or an archive that ends in .zip."""
+    split: str = "test"
+    """The split to embed."""
+    name: str | None = None
+    """Name of the entry; the recipe's for a run."""
+    revision: int = 1
+    """Revision of the entry under that name."""
+    method: str | None = None
+    """The method in a sentence or two; the recipe's title for a run."""
+    architecture: str | None = None
+    """The encoder's architecture; known for a run."""
+    training_data: str | None = None
+    """What the encoder was trained on; known for a run."""
+    conditional: str | None = None
+    """The distribution of positive pairs; known for a run."""
+    seed: int = 0
+    """Seed of the training; known for a run."""
+    links: tuple[str, ...] = ()
+    """Web addresses of paper, code and weights."""
+    device: str = "auto"
+    """auto, cpu, cuda, or cuda:N."""
+
+    def run(self) -> int:
+        """Embed and write."""
+        import torch
+
+        from baselines.portable import load_portable
+        from baselines.training.evaluation import embed
+        from baselines.training.placement import place
+        from baselines.training.run import Run
+        from ident3d import Submission, ThreeDIdent
+
+        if not self.encoder.exists():
+            raise FileNotFoundError(f"there is no encoder {self.encoder}")
+        data = ThreeDIdent(self.root, split=self.split)
+        with place(self.device) as placement, torch.inference_mode():
+            if self.encoder.is_dir():
+                encoder, checkpoint = Run(self.encoder).encoder(placement.device)
+                metadata = self._of_run(Run(self.encoder), checkpoint.step, data)
+                embeddings = embed(encoder, data, placement.device)
+            else:
+                metadata = self._of_file(data)
+                embeddings = embed(load_portable(self.encoder, placement.device), data, placement.device)
+        Submission.write(self.output, embeddings, data.ids, metadata)
+        sys.stdout.write(f"{self.output}\n")
+        return EXIT_OK
+
+    def _of_run(self, run: Run, steps: int, data: ThreeDIdent) -> Metadata:
+        from baselines.training.logbook import read_metrics
+        from ident3d.submission import Compute, Metadata
+
+        recipe, record = run.recipe(), run.record()
+        seconds = sum(line["seconds"] for line in read_metrics(run.folder) if "seconds" in line)
+        pairs = recipe.conditional or {"augmented": "SimCLR's augmentations", "single": "none: supervised"}.get(
+            recipe.pairs, "that of the dataset's exact pairs"
+        )
+        trained_on = record["dataset"]
+        return Metadata(
+            name=self.name or recipe.name,
+            revision=self.revision,
+            authors=self.authors,
+            method=self.method or recipe.title,
+            encoder=self.architecture or f"ResNet{recipe.depth}, hidden layer, {recipe.space} output",
+            training_data=self.training_data
+            or f"train split, {trained_on['rows']} pictures of {record['resolution']}x{record['resolution']}",
+            conditional=self.conditional or pairs,
+            fingerprint=data.fingerprint,
+            split=self.split,
+            seeds=(record["options"]["seed"],),
+            steps=steps,
+            training_fingerprint=trained_on["fingerprint"],
+            compute=Compute(hours=seconds / 3600, device=record["device_name"]),
+            links=self.links,
+            role="ceiling" if recipe.loss == "supervised" else "contender",
+        )
+
+    def _of_file(self, data: ThreeDIdent) -> Metadata:
+        from ident3d.submission import Metadata
+
+        missing = [name for name in _DESCRIPTIONS if getattr(self, name) is None]
+        if missing:
+            options = ", ".join("--" + name.replace("_", "-") for name in missing)
+            raise ValueError(f"{self.encoder} does not say what it is: give {options}")
+        return Metadata(
+            name=self.name or "",
+            revision=self.revision,
+            authors=self.authors,
+            method=self.method or "",
+            encoder=self.architecture or "",
+            training_data=self.training_data or "",
+            conditional=self.conditional or "",
+            fingerprint=data.fingerprint,
+            split=self.split,
+            seeds=(self.seed,),
+            links=self.links,
+        )

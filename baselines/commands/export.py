@@ -1,0 +1,47 @@
+"""``python -m baselines export``: a trained encoder as a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ident3d.commandline import EXIT_OK
+
+__all__ = ["Export"]
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's encoder as ONNX or safetensors.
+
+    ONNX takes float32 RGB pictures (B, 3, R, R) in [0, 1], R being the resolution that was trained on, and gives
+    embeddings (B, d); it is what a maintainer of the leaderboard verifies an entry with.
+
+    Example: python -m baselines export runs/supervised-seed0 encoder.onnx
+    """
+
+    run_folder: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    output: tyro.conf.Positional[Path]
+    """The file, which ends in .onnx or .safetensors."""
+
+    def run(self) -> int:
+        """Export the encoder of the last checkpoint."""
+        from baselines.portable import export_onnx, export_safetensors
+        from baselines.training.run import Run
+
+        if self.output.suffix not in {".onnx", ".safetensors"}:
+            raise ValueError(f"an encoder is exported to a file that ends in .onnx or .safetensors, not {self.output}")
+        run = Run(self.run_folder)
+        encoder, checkpoint = run.encoder()
+        record = run.record()
+        if self.output.suffix == ".onnx":
+            export_onnx(encoder, self.output, record["resolution"])
+        else:
+            description = {"recipe": record["options"]["recipe"], "dim": record["dim"], "step": checkpoint.step}
+            export_safetensors(encoder, self.output, description)
+        sys.stdout.write(f"{self.output}\n")
+        return EXIT_OK
