@@ -58,9 +58,9 @@ def an_info_nce(
 class AnInfoNCE(nn.Module):
     """:func:`an_info_nce` with a trainable Lambda.
 
-    Lambda is the softplus of an unconstrained parameter, so it stays positive and is part of the state dict. It moves
-    by about a learning rate a step under Adam, so it usually gets a larger learning rate than the encoder
-    (:func:`baselines.training.optimiser.build_optimiser`).
+    Lambda is the softplus of an unconstrained parameter, so it stays positive and is part of the state dict. Under Adam
+    it moves by about a learning rate a step, so it usually gets a larger one than the encoder, in a parameter group of
+    its own.
 
     Args:
         dim: dimension d of the embeddings.
