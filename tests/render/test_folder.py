@@ -55,6 +55,6 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path):
         check_space(tmp_path / "new", 10**18)
 
 
-@pytest.mark.parametrize(("resolution", "expected"), [(32, 1700), (64, 5000), (128, 15_300), (224, 37_900)])
+@pytest.mark.parametrize(("resolution", "expected"), [(32, 1580), (64, 4690), (128, 14_080), (224, 34_720)])
 def test_the_estimate_is_near_what_draft_pictures_take(resolution, expected):
     assert picture_bytes(resolution) == pytest.approx(expected, rel=0.05)
