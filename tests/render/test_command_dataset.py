@@ -152,7 +152,7 @@ def test_a_run_with_other_settings_is_refused(rendered, rendered_files, caplog):
     assert files_of(rendered) == rendered_files
 
 
-def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered_files):
+def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered):
     conditional = "normal(sigma={position: 0.1, rest: 0.3})"
     options = ("--train", "3", "--test", "2", "--resolution", "16", "--quality", "draft", "--workers", "1")
     assert main([str(tmp_path), *options, "--pairs", conditional]) == 0
@@ -162,6 +162,8 @@ def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered_fi
     expected = exact_positives(latents, parse(conditional), 0, split="train")
     np.testing.assert_array_equal(stored.latents_pos, expected)
     assert (stored.pixels(1, positive=True) != stored.pixels(1)).any()
+    for row in range(3):  # an anchor is the same picture with and without a positive
+        np.testing.assert_array_equal(stored.pixels(row), NativeSplit(rendered, "train").pixels(row))
     assert parse(Manifest.read(tmp_path).pairs) == parse(conditional)
 
 
