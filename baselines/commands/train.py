@@ -86,9 +86,10 @@ class Train:
         import torch
 
         from baselines.training.placement import place
-        from baselines.training.report import write_report
+        from baselines.training.report import check_can_draw, write_report
         from baselines.training.run import Run, RunOptions
 
+        check_can_draw()
         recipe = self._recipe()
         if self.threads > 0:
             torch.set_num_threads(self.threads)

@@ -16,8 +16,9 @@ from ident3d.randomness import torch_generator
 
 if TYPE_CHECKING:
     from ident3d import ThreeDIdent
+    from ident3d.conditionals.conditional import Conditional
 
-__all__ = ["DatasetPart", "SinglePictures", "build_stream", "split_validation"]
+__all__ = ["DatasetPart", "SinglePictures", "build_stream", "pair_conditional", "split_validation"]
 
 
 class DatasetPart:
@@ -83,6 +84,19 @@ def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[Dat
     return DatasetPart(data, rest), DatasetPart(data, held_out)
 
 
+def pair_conditional(recipe: Recipe, data: ThreeDIdent) -> Conditional | None:
+    """Return what positives are drawn from: the recipe's conditional, or the one that exact pairs were rendered with.
+
+    Returns:
+        The conditional; None where there are no pairs, they are augmented, or nothing says what they were drawn from.
+
+    Raises:
+        ValueError: if the recipe's conditional cannot be read.
+    """
+    text = data.provenance.pairs if recipe.pairs == "rendered" else recipe.conditional
+    return None if text is None else parse(text, data.factors)
+
+
 def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int, *, batch_size: int) -> PairStream:
     """Return the stream of a recipe's batches.
 
@@ -109,7 +123,9 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
         return AugmentedPairs(part, batch_size, seed)
     if recipe.pairs == "rendered":
         return RenderedPairs(part, batch_size, seed)
-    conditional = parse(recipe.conditional or "", data.factors)
+    conditional = pair_conditional(recipe, data)
+    if conditional is None:
+        raise ValueError("matched pairs are drawn from a conditional: give one")
     space = Box(len(data.factors))
     conditional.check(space)
     scale = conditional.displacement_std(space) if recipe.match_in_own_metric else None

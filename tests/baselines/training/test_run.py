@@ -7,9 +7,9 @@ from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.logbook import read_metrics
 from baselines.training.placement import Placement
-from baselines.training.report import true_precision, write_report
+from baselines.training.report import content_and_style, true_precision, write_report
 from baselines.training.run import Run, RunOptions, build_encoder
-from ident3d import FACTORS, ThreeDIdent
+from ident3d import FACTORS, AnisotropicNormal, Laplace, Normal, ThreeDIdent
 from ident3d.errors import Ident3DError
 
 CPU = Placement(torch.device("cpu"))
@@ -100,17 +100,23 @@ def test_the_test_split_is_never_touched(pictures_root, tmp_path, monkeypatch):
 def test_the_report_stands_alone_and_shows_lambda(finished, pictures_root):
     page = write_report(finished, pictures_root, CPU.device).read_text()
     assert "Learned Lambda" in page
-    assert "position_x" in page
+    assert "<td>content</td>" in page
+    assert "<td>position_x</td>" in page
     assert page.count("data:image/png;base64,") == 3
     assert "http" not in page.split("<h2>Options")[0]
 
 
-def test_the_true_precision_is_that_of_the_conditional(pictures_root):
-    data = ThreeDIdent(pictures_root)
-    assert true_precision("normal(sigma=0.5)", data).tolist() == pytest.approx([2.0] * 10)
-    assert true_precision("anisotropic_normal(precision=3)", data).tolist() == [3.0] * 10
-    assert true_precision("laplace(scale=0.5)", data) is None
-    assert true_precision(None, data) is None
+def test_the_true_precision_is_that_of_the_conditional():
+    assert true_precision(Normal(0.5), 10).tolist() == pytest.approx([2.0] * 10)
+    assert true_precision(AnisotropicNormal(3), 2).tolist() == [3.0] * 2
+    assert true_precision(Laplace(0.5), 10) is None
+    assert true_precision(None, 10) is None
+
+
+def test_content_varies_less_than_style():
+    assert content_and_style(Normal([0.1, 0.5, 0.1]), 3) == {"content": [0, 2], "style": [1]}
+    assert content_and_style(AnisotropicNormal([1, 9]), 2) == {"content": [1], "style": [0]}
+    assert content_and_style(Normal(0.1), 3) == {}
 
 
 def test_a_checkpoint_of_another_encoder_is_refused(finished, pictures_root, tmp_path):
