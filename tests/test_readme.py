@@ -1,0 +1,94 @@
+"""Every command and every line of Python in the README, run as it stands there, but on less."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+SHELL = [line for language, block in BLOCKS if language == "sh" for line in block.splitlines()]
+SET_UP = ("pip install ", "cd ", "make ")  # what brought this test about
+SMALLER = (
+    (r"--train (?!0 )\d+", "--train 40"),
+    (r"--test (?!0 )\d+", "--test 80"),
+    (r"--resolution \d+", "--resolution 16"),
+    (r"(python -m render data/\S+)", r"\1 --quality draft"),
+    (r"--sample \d+", "--sample 1"),
+    (r"--steps \d+", "--steps 2 --validation 16"),
+    (r"--batch-size \d+", "--batch-size 4"),
+    (r"--budget quick", "--budget 5"),
+    (r"(python -m leaderboard \w+)", r"\1 --board board"),
+)
+
+
+def smaller(command):
+    for pattern, replacement in SMALLER:
+        command = re.sub(pattern, replacement, command)
+    return command
+
+
+@pytest.fixture
+def board(tmp_path):
+    """A board whose track is the smaller dataset."""
+    track = {
+        "name": "mini",
+        "title": "Mini",
+        "description": "Fewer pictures.",
+        "split": "test",
+        "rows": 80,
+        "resolution": 16,
+        "requires": {},
+        "fingerprints": [],
+    }
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "tracks.json").write_text(json.dumps({"tracks": [track]}), encoding="utf-8")
+    return tmp_path / "board"
+
+
+def run(command, folder):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.mark.slow
+def test_the_commands_run_one_after_another(tmp_path, board):
+    for line in SHELL:
+        if not line.startswith(SET_UP):
+            run(["bash", "-euc", smaller(line)], tmp_path)
+    assert (tmp_path / "sheet.png").stat().st_size > 1000
+    assert "runs/infonce".rsplit("/", maxsplit=1)[-1] in {path.name for path in (tmp_path / "runs").iterdir()}
+    assert (board / "index.html").is_file()
+
+
+def test_the_python_runs_from_top_to_bottom(tmp_path):
+    code = "\n".join(block for language, block in BLOCKS if language == "python")
+    output = run([sys.executable, "-c", code], tmp_path).stdout
+    assert "position_x" in output
+
+
+def test_every_make_target_of_the_readme_exists():
+    targets = set(re.findall(r"^([\w-]+(?: [\w-]+)*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    known = {name for group in targets for name in group.split()}
+    named = set(re.findall(r"make ([\w-]+)", README))
+    assert named
+    assert named <= known
+
+
+def test_every_link_to_a_file_leads_somewhere():
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) < 250
