@@ -18,6 +18,7 @@ sys.argv[:] = _arguments  # bpy replaces them
 
 from render.devices import GPUS, Device  # noqa: E402
 from render.errors import BlenderMissingError, DeviceMissingError  # noqa: E402
+from render.png import pixels_only  # noqa: E402
 from render.quality import LightChoice, Quality  # noqa: E402
 from render.scene import Body, Camera, Light, LightKind, Material, Scene  # noqa: E402
 from render.settings import About, Settings  # noqa: E402
@@ -62,7 +63,7 @@ class Blender:
             seed: seed of the sampling noise, 0 or larger and below 2**31.
 
         Returns:
-            The picture as Blender writes it: PNG, 8 bits a channel, RGB, sRGB, without time or date.
+            The picture as Blender writes it: PNG, 8 bits a channel, RGB, sRGB; without notes such as the time.
 
         Raises:
             ValueError: if the seed is out of range.
@@ -78,9 +79,9 @@ class Blender:
         # Without this, Blender keeps the first picture's seed as long as its data persist from picture to picture.
         self._scene.update_tag()
         bpy.ops.render.render(write_still=True)
-        picture = self._path.read_bytes()
+        written = self._path.read_bytes()
         self._path.unlink()  # so that no later picture is taken for this one
-        return picture
+        return pixels_only(written)
 
     def _begin(self) -> About:
         bpy.ops.wm.read_factory_settings(use_empty=True)
@@ -227,8 +228,6 @@ def _set_output(scene: Any, settings: Settings, path: Path) -> None:
     render.image_settings.color_mode = "RGB"
     render.image_settings.color_depth = "8"
     render.image_settings.compression = 50
-    for stamp in [name for name in dir(render) if name.startswith("use_stamp")]:
-        setattr(render, stamp, False)  # no time or date in the file, so that the same picture is the same bytes
     scene.view_layers[0].use_pass_z = False
     scene.display_settings.display_device = "sRGB"
     scene.view_settings.view_transform = "Standard"
