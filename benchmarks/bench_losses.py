@@ -3,7 +3,7 @@
 The broadcast form holds a B x B x d tensor of differences, as the papers' published code does. Both are timed in turn
 in one run, so that what else the machine does weighs on both. Peak memory is that of a process of its own for each.
 
-Usage: ``python benchmarks/bench_losses.py [--batch 6144] [--dim 10] [--repeats 3] [--device cpu]``
+Usage: ``python -m benchmarks.bench_losses [--batch 6144] [--dim 10] [--repeats 3] [--device cpu]``
 """
 
 import multiprocessing
