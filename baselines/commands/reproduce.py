@@ -42,8 +42,8 @@ class Reproduce:
     """Pairs in a batch, if not the budget's."""
     learning_rate: float | None = None
     """The encoder's, if not the budget's."""
-    hidden_precision: Literal["float32", "bfloat16", "auto"] | None = None
-    """What the encoder's hidden layers multiply in, if not the budget's."""
+    precision: Literal["auto", "float32", "bfloat16"] | None = None
+    """What the encoder's hidden layers multiply in, if not the budget's; auto is bfloat16 where it is native."""
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     threads: int = 0
@@ -69,7 +69,7 @@ class Reproduce:
             dim=budget.dim if self.dim is None else self.dim,
             batch=budget.batch if self.batch_size is None else self.batch_size,
             learning_rate=budget.learning_rate if self.learning_rate is None else self.learning_rate,
-            hidden_precision=self.hidden_precision or budget.hidden_precision,
+            hidden_precision=self.precision or budget.hidden_precision,
         )
         reproduction = Reproduction(
             study=self.study,

@@ -90,11 +90,11 @@ PAPER = Budget(
 
 QUICK = Budget(
     name="quick",
-    dim=5,
+    dim=4,
     batch=512,
     steps=2500,
     seconds=None,
-    learning_rate=2e-3,
+    learning_rate=3e-3,
     scalar_learning_rate=3e-2,
     decay=True,
     initialisation="he",
