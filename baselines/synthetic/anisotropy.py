@@ -17,7 +17,12 @@ __all__ = ["AnisotropicRow", "Spectrum", "aninfonce_rows", "precision_of"]
 Spectrum = Literal["bimodal", "linear"]
 
 CONTENT, STYLE = 12.5, 2.5
-"""Largest and smallest entry of Lambda in the formula without a factor 1/2; the published code calls them 25 and 5."""
+"""Largest and smallest entry of Lambda in ten dimensions, in the formula without a factor 1/2; the published code calls
+them 25 and 5."""
+
+INFONCE_KAPPA = 10.0
+"""The concentration that InfoNCE assumes: a temperature of 0.1. The page names none; that of a factor on its own would be 2 Lambda, 25
+for content and 5 for style."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,16 @@ class AnisotropicRow:
 
 
 def precision_of(spectrum: Spectrum, dim: int) -> tuple[float, ...]:
-    """Return the diagonal of the true Lambda: half 12.5 and half 2.5, or from 12.5 to 2.5 in equal steps."""
+    """Return the diagonal of the true Lambda: half 12.5 and half 2.5, or from 12.5 to 2.5 in equal steps.
+
+    With fewer than ten dimensions a coordinate of the sphere is wider, so style shrinks with the dimension: a positive then
+    wanders over as large a share of it, about 0.5 of the mean square between strangers.
+    """
+    style = STYLE * dim / PAPER_DIM
     if spectrum == "bimodal":
         content = (dim + 1) // 2
-        return (CONTENT,) * content + (STYLE,) * (dim - content)
-    return tuple(float(value) for value in np.linspace(CONTENT, STYLE, dim))
+        return (CONTENT,) * content + (style,) * (dim - content)
+    return tuple(float(value) for value in np.linspace(CONTENT, style, dim))
 
 
 def aninfonce_rows(dim: int = PAPER_DIM) -> tuple[AnisotropicRow, ...]:
@@ -82,7 +92,7 @@ def aninfonce_rows(dim: int = PAPER_DIM) -> tuple[AnisotropicRow, ...]:
     What is reported comes from the published training log: 100,000 steps of 1,000 pairs in ten dimensions. Its Lambda,
     23.1 and 5.5 in the code's convention, is halved here.
     """
-    models: tuple[Objective, ...] = (LearnedAnisotropic(), VonMisesFisherModel(1.0))
+    models: tuple[Objective, ...] = (LearnedAnisotropic(), VonMisesFisherModel(INFONCE_KAPPA))
     reported: dict[Spectrum, dict[str, float]] = {
         "bimodal": {"r2": 0.9966, "content_precision": 11.55, "style_precision": 2.75},
         "linear": {"mcc": 0.99},
