@@ -21,8 +21,9 @@ CONTENT, STYLE = 12.5, 2.5
 them 25 and 5."""
 
 INFONCE_KAPPA = 10.0
-"""The concentration that InfoNCE assumes: a temperature of 0.1. The page names none; that of a factor on its own would be 2 Lambda, 25
-for content and 5 for style."""
+"""The concentration that InfoNCE assumes: a temperature of 0.1.
+
+The page names none. That of a factor on its own would be 2 Lambda: 25 for content and 5 for style."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class AnisotropicRow:
 def precision_of(spectrum: Spectrum, dim: int) -> tuple[float, ...]:
     """Return the diagonal of the true Lambda: half 12.5 and half 2.5, or from 12.5 to 2.5 in equal steps.
 
-    With fewer than ten dimensions a coordinate of the sphere is wider, so style shrinks with the dimension: a positive then
-    wanders over as large a share of it, about 0.5 of the mean square between strangers.
+    With fewer than ten dimensions a coordinate of the sphere is wider, so style shrinks with the dimension: a positive
+    then wanders over as large a share of it, about 0.5 of the mean square between strangers.
     """
     style = STYLE * dim / PAPER_DIM
     if spectrum == "bimodal":
