@@ -83,7 +83,7 @@ PAPER = Budget(
     scalar_learning_rate=1e-3,
     decay=False,
     initialisation="torch",
-    evaluations=300,
+    evaluations=100,
     hidden_precision="float32",
 )
 """Appendix A.3, for a GPU. Lambda's learning rate is that of AnInfoNCE's published code."""

@@ -1,6 +1,7 @@
 """Outcomes of experiments, on disk as strict JSON."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from ident3d.storage.atomic import write_text
 __all__ = ["Outcome", "read_outcomes", "write_outcomes"]
 
 _SCHEMA = 1
+_LIST_OF_NUMBERS = re.compile(r"(?<=\[)\n[\s\d.,eE+-]+(?=\])")  # a run's scores stand on one line
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def write_outcomes(path: Path, study: str, budget: Mapping[str, Any], outcomes: 
         "budget": dict(budget),
         "outcomes": [outcomes[number].to_json() for number in sorted(outcomes)],
     }
-    write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, _LIST_OF_NUMBERS.sub(lambda found: re.sub(r"\n\s*", " ", found[0]), text) + "\n")
 
 
 def read_outcomes(path: Path, study: str, budget: Mapping[str, Any]) -> dict[int, Outcome]:

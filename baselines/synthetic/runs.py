@@ -59,7 +59,10 @@ class Runs:
             rate: the factor on the learning rates.
         """
         for group, base in zip(self._optimiser.param_groups, self._rates, strict=True):
-            group["lr"].fill_(base * rate) if isinstance(group["lr"], Tensor) else group.update(lr=base * rate)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(base * rate)
+            else:
+                group["lr"] = base * rate
         if self.device.type == "cuda" and self._step == self._train_on:
             self._step_before_capture(latents)
         else:
@@ -98,9 +101,12 @@ class Runs:
         scalars = [parameter for parameter in own if parameter.requires_grad]
         groups = [([*self.encoder.weights, *self.encoder.biases], budget.learning_rate)]
         groups += [(scalars, budget.scalar_learning_rate)] if scalars else []
-        on_cuda = self.device.type == "cuda"
+        on_cuda = self.device.type == "cuda"  # there a graph reads the rates from the device
         optimiser = torch.optim.Adam(
-            [{"params": members, "lr": torch.tensor(rate) if on_cuda else rate} for members, rate in groups],
+            [
+                {"params": members, "lr": torch.tensor(rate, device=self.device) if on_cuda else rate}
+                for members, rate in groups
+            ],
             fused=True,
             capturable=on_cuda,
         )
