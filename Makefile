@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install test lint unit demo clean-demo bench-render bench-pairs bench-losses bench-metrics
+.PHONY: install test lint unit demo clean-demo bench-render bench-pairs bench-losses bench-metrics bench-synthetic \
+	gpu-check
 
 install: $(INSTALLED)
 
@@ -24,5 +25,9 @@ lint: $(INSTALLED)
 unit: $(INSTALLED)
 	$(BIN)/python -m pytest
 
-bench-render bench-pairs bench-losses bench-metrics: bench-%: $(INSTALLED)
+bench-render bench-pairs bench-losses bench-metrics bench-synthetic: bench-%: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_$*
+
+# Needs torch and torchvision alone: where they are there already, run the module with that Python instead.
+gpu-check: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu_check
