@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install test lint unit demo clean-demo bench-render bench-pairs bench-losses bench-metrics bench-synthetic \
+.PHONY: install test lint unit bench-render bench-pairs bench-losses bench-metrics bench-synthetic \
 	gpu-check
 
 install: $(INSTALLED)
