@@ -71,6 +71,10 @@ class PairBatch:
         """Return this batch in page-locked memory; a DataLoader with ``pin_memory=True`` calls it."""
         return self._each(Tensor.pin_memory)
 
+    def share_memory(self) -> Self:
+        """Return this batch in memory that processes share, whatever it was in before."""
+        return self._each(Tensor.share_memory_)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "number"}
         return type(self)(**tensors, number=self.number)

@@ -67,7 +67,9 @@ class PairStream(IterableDataset[PairBatch], ABC):
         worker = get_worker_info()
         first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
         for step in itertools.count(self._step + first, stride):
-            yield self.batch(step * self._ranks + self._rank)
+            batch = self.batch(step * self._ranks + self._rank)
+            # Left to the thread that feeds the queue, the copy to shared memory aborts a process that ends meanwhile.
+            yield batch if worker is None else batch.share_memory()
 
     def from_step(self, step: int) -> Self:
         """Return this stream, starting at ``step``: what a training run resumes with after ``step`` steps."""

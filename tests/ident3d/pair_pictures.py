@@ -5,13 +5,12 @@ from torch import Tensor
 
 from ident3d import sample_latents
 
-SIZE = 8
-
 
 class NumberedPictures:
     """N pictures whose first pixel spells the row, and whose exact positives spell it inverted."""
 
-    def __init__(self, n: int, *, pairs: bool = False) -> None:
+    def __init__(self, n: int, *, pairs: bool = False, size: int = 8) -> None:
+        self.size = size
         self.latents = torch.from_numpy(sample_latents(n, seed=1))
         self.latents_pos = self.latents.flip(1).contiguous() if pairs else None
 
@@ -19,7 +18,7 @@ class NumberedPictures:
         return len(self.latents)
 
     def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        pictures = torch.zeros(len(rows), SIZE, SIZE, 3, dtype=torch.uint8)
+        pictures = torch.zeros(len(rows), self.size, self.size, 3, dtype=torch.uint8)
         pictures[:, 0, 0, 0], pictures[:, 0, 0, 1] = (rows % 256).to(torch.uint8), (rows // 256).to(torch.uint8)
         return 255 - pictures if positive else pictures
 

@@ -1,6 +1,7 @@
 """Streams of pairs: what a batch holds, its order under workers, ranks and restarts, exact pairs, devices."""
 
 import itertools
+import multiprocessing
 import pickle
 
 import numpy as np
@@ -16,7 +17,7 @@ from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.normalise import Normalise
 from ident3d.pairs.rendered import RenderedPairs
 from ident3d.spaces import Sphere
-from tests.ident3d.pair_pictures import SIZE, NumberedPictures, rows_of
+from tests.ident3d.pair_pictures import NumberedPictures, rows_of
 
 DATA = NumberedPictures(1500, pairs=True)
 
@@ -45,7 +46,7 @@ def test_a_batch_holds_pictures_latents_and_ids_that_belong_together():
     batch = matched().batch(5)
     assert len(batch) == 16
     assert batch.number == 5
-    assert batch.x.shape == batch.x_pos.shape == (16, 3, SIZE, SIZE)
+    assert batch.x.shape == batch.x_pos.shape == (16, 3, 8, 8)
     assert batch.x.dtype == batch.x_pos.dtype == torch.uint8
     assert batch.x.is_contiguous(memory_format=torch.channels_last)
     assert batch.z.dtype == batch.z_pos.dtype == torch.float32
@@ -115,6 +116,20 @@ def test_any_number_of_workers_gives_the_same_stream(workers):
 def test_any_way_of_starting_workers_gives_the_same_stream(method):
     stream = matched(transform=Normalise())
     assert_equal_batches(take(stream.loader(2, multiprocessing_context=method), 4), take(stream, 4))
+
+
+@pytest.mark.slow
+def test_spawned_workers_end_well_in_the_middle_of_a_stream():
+    batches = iter(
+        PositivePairs(NumberedPictures(600, size=64), Normal(0.1)).loader(2, multiprocessing_context="spawn")
+    )
+    for _ in range(6):
+        next(batches)
+    workers = multiprocessing.active_children()
+    del batches
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
