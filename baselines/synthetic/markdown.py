@@ -85,15 +85,17 @@ def footer(outcomes: Mapping[int, Outcome], budget: Mapping[str, object]) -> str
     commands = dict.fromkeys(str(outcome.provenance["command"]) for outcome in held)
     machines = dict.fromkeys(
         f"{outcome.provenance['processor']}, {outcome.provenance['device']}, "
-        f"{outcome.provenance['threads']} threads, torch {outcome.provenance['versions']['torch']}"
+        f"threads: {outcome.provenance['threads']}, torch {outcome.provenance['versions']['torch']}"
         for outcome in held
     )
+    loads = [float(outcome.provenance["load"]) for outcome in held if outcome.provenance["load"] is not None]
     seconds = sum(outcome.final.seconds for outcome in held)
     runs = sorted({len(outcome.seeds) for outcome in held})
     steps = sorted({outcome.final.step for outcome in held})
     how = (
         f"Mean ± standard deviation over {_span(runs)} seeds. Budget {budget['name']}: {budget['dim']} latents, "
-        f"batches of {budget['batch']}, {_span(steps)} steps. Training took {seconds:.0f} s for all rows together."
+        f"batches of {budget['batch']}, {_span(steps)} steps. Training took {seconds:.0f} s for all rows together"
+        + (f", at load averages of {min(loads):g} to {max(loads):g}." if loads else ".")
     )
     lines = [
         how,

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -69,6 +69,11 @@ class Reproduction:
                 continue
             outcomes[number] = self._train_item(study, item)
             write_outcomes(path, self.study, asdict(self.budget), outcomes)
+            self._publish(study, outcomes)
+        return self._publish(study, outcomes)
+
+    def _publish(self, study: Study, outcomes: Mapping[int, Outcome]) -> str:
+        """Write the Markdown and the plots of what is known so far; return the Markdown."""
         text = f"# {study.title}\n\n{study.markdown(outcomes)}\n{footer(outcomes, asdict(self.budget))}"
         plots = study.draw(outcomes, self.results)
         text += "".join(f"\n![{plot.stem.replace('_', ' ')}]({plot.name})\n" for plot in plots)
