@@ -52,7 +52,7 @@ class Assembly:
         Raises:
             JournalBusyError: if another process is rendering the shard.
         """
-        journal = Journal(self.root / _WORKSHOP / "journal" / f"{shard.name}.journal", self.settings)
+        journal = Journal(self._journal_path(shard), self.settings)
         remove_unfinished(self.path(shard))
         return journal
 
@@ -117,6 +117,7 @@ class Assembly:
         if record is None:
             return False
         if sha256_of(self.path(shard)) == record.sha256:
+            self._journal_path(shard).unlink(missing_ok=True)  # a kill may have come before its deletion
             return True
         _LOG.warning("%s is damaged: it is rendered again", self.path(shard))
         self._record_path(shard).unlink(missing_ok=True)
@@ -154,6 +155,9 @@ class Assembly:
         if not (self.root / MANIFEST_NAME).exists():
             return {}
         return {record.name: record for record in Manifest.read(self.root).shards}
+
+    def _journal_path(self, shard: Shard) -> Path:
+        return self.root / _WORKSHOP / "journal" / f"{shard.name}.journal"
 
     def _record_path(self, shard: Shard) -> Path:
         return self.root / _WORKSHOP / "shards" / f"{shard.name}.json"

@@ -34,7 +34,7 @@ __all__ = ["Dataset"]
 
 _LOG = logging.getLogger("ident3d.render")
 _SMALLEST_RESOLUTION = 4  # Blender renders nothing smaller
-_MOST_SHARDS = 99_999
+_MOST_SHARDS = 99_999  # the names of shards have five digits
 _PUBLISHED = {"train": 250_000, "test": 25_000}
 
 
@@ -53,7 +53,7 @@ class Dataset:
     seed: int = 0
     """Seed of the latents and of the sampling noise."""
     quality: QualityName = "standard"
-    """"published" is what the authors of 3DIdent set, "standard" comes close and is far faster, "draft" is a look."""
+    """"published" is what the authors of 3DIdent set, "standard" is near it and far faster, "draft" is for a look."""
     hue_map: HueMapName = "wrapped"
     """How hue angles become colours: "wrapped" is injective, "published" is that of the downloadable pictures."""
     shard: str | None = None

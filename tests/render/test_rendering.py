@@ -82,6 +82,18 @@ def test_a_run_that_ended_between_shard_and_record_renders_nothing_again(tmp_pat
     assert files_of(root) == whole
 
 
+def test_a_journal_that_outlived_its_shard_is_removed(tmp_path, whole, monkeypatch):
+    root = tmp_path / "dataset"
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "delete", _killed)
+        with pytest.raises(RuntimeError):
+            _run(root, small_plan())
+    assert list((root / ".render" / "journal").iterdir())
+    _run(root, small_plan())
+    assert not list((root / ".render" / "journal").iterdir())
+    assert files_of(root) == whole
+
+
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-100], lambda data: b"", lambda data: data[:99] + b"!" + data[100:]]
 )
