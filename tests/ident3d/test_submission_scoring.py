@@ -119,5 +119,5 @@ class TestCommands:
         assert "the submission does not fit the dataset" in caplog.text
 
     def test_score_of_nothing(self, tmp_path, root, caplog):
-        assert self.call("score", tmp_path / "none.zip", root) == 1
+        assert self.call("score", tmp_path / "none.zip", root) == 2
         assert "no submission at" in caplog.text
