@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import tokenize
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ __all__ = ["MAX_WIDTH", "check_embeddings", "check_ids", "decode_array", "encode
 
 MAX_WIDTH = 1 << 16
 _NAMED = 5
+_SHOWN = 200  # characters of numpy's message, which may quote the header
+_UNREADABLE = (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError, tokenize.TokenError)
 _NPY: Any = np.lib.format  # numpy 1 has no types for it
 
 
@@ -39,14 +43,11 @@ def decode_array(data: bytes, name: str, dtype: str, ndim: int) -> npt.NDArray[A
         version = _NPY.read_magic(file)
         read_header = _NPY.read_array_header_1_0 if version == (1, 0) else _NPY.read_array_header_2_0
         shape, fortran, kind = read_header(file)
-    except (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError) as error:
-        raise ValueError(f"{name} is no .npy file ({error})") from error
-    if kind != np.dtype(dtype).newbyteorder("<") or len(shape) != ndim or 0 in shape:
+    except _UNREADABLE as error:
+        raise ValueError(f"{name} is no .npy file ({str(error)[:_SHOWN]})") from error
+    if kind != np.dtype(dtype).newbyteorder("<") or len(shape) != ndim or not all(map(_is_length, shape)):
         raise ValueError(f"{name}: expected {_shape(ndim)} of {dtype}, got shape {shape} of {kind}")
-    count = 1
-    for length in shape:  # of Python's integers, which do not overflow
-        count *= length
-    if len(data) - file.tell() != count * kind.itemsize:
+    if len(data) - file.tell() != math.prod(shape) * kind.itemsize:
         raise ValueError(f"{name}: {len(data) - file.tell()} bytes do not hold an array of shape {shape} of {kind}")
     return np.frombuffer(data, dtype=kind, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
 
@@ -81,6 +82,10 @@ def named(values: npt.NDArray[np.int64], one: str, many: str) -> str:
     shown = ", ".join(str(value) for value in values[:_NAMED])
     more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
     return f"{len(values)} {one if len(values) == 1 else many} ({shown}{more})"
+
+
+def _is_length(length: Any) -> bool:
+    return type(length) is int and length > 0  # a header may say True, or -1
 
 
 def _shape(ndim: int) -> str:

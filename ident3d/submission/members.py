@@ -5,8 +5,10 @@ Nothing is ever unpacked to disk. An archive's table of contents is checked firs
 
 from __future__ import annotations
 
+import lzma
 import re
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -23,6 +25,17 @@ MAX_TOTAL_BYTES = 16 << 30
 MAX_RATIO = 200  # of sizes before and after compression; float32 numbers reach about 1.1, zeros about 1,000
 _FREE_BYTES = 1 << 20  # a small member may compress as well as it likes
 _ALLOWED = re.compile(r"submission\.json|ids\.npy|embeddings-[0-9]{1,3}\.npy")
+# what zipfile and its decompressors raise for a member that is damaged, or compressed in a way that they do not know
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    OSError,
+    ValueError,
+)
 _EXPECTED = f"{DOCUMENT}, {IDS} and embeddings-0.npy, embeddings-1.npy, ..."
 
 
@@ -33,7 +46,7 @@ def embeddings_name(position: int) -> str:
 
 def is_archive(path: Path) -> bool:
     """Whether a submission at ``path`` is, or would be, a zip archive and not a folder."""
-    return path.suffix == ".zip" or path.is_file()
+    return path.is_file() or (path.suffix == ".zip" and not path.is_dir())
 
 
 class Members(ABC):
@@ -123,7 +136,7 @@ class _Archive(Members):
         try:
             with self._archive.open(name) as member:
                 data = member.read(self.sizes[name] + 1)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+        except _UNREADABLE as error:
             raise SubmissionError(f"{name} cannot be read from the archive: {error}") from error
         if len(data) != self.sizes[name]:
             raise SubmissionError(f"{name} has another size than the archive's table of contents says")

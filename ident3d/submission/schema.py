@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -115,7 +116,8 @@ def _value(hint: Any, data: Any, where: str, rule: Rule, faults: list[str]) -> A
     check = _CHECKS[hint]
     if not check(data, rule):
         faults.append(f"{where}: expected {_expected(hint, rule)}, got {_shown(data)}")
-    return float(data) if hint is float and _is_number(data) else data
+        return None
+    return float(data) if hint is float else data
 
 
 def _items(kind: Any, data: Any, where: str, rule: Rule, faults: list[str]) -> tuple[Any, ...]:
@@ -157,7 +159,8 @@ _CHECKS: dict[Any, Callable[[Any, Rule], bool]] = {
     str: _is_text,
     bool: lambda data, _: isinstance(data, bool),
     int: lambda data, rule: isinstance(data, int) and not isinstance(data, bool) and _in_range(data, rule),
-    float: lambda data, rule: _is_number(data) and abs(data) < float("inf") and _in_range(data, rule),
+    # an integer of JSON may be larger than any float
+    float: lambda data, rule: _is_number(data) and abs(data) <= sys.float_info.max and _in_range(data, rule),
 }
 
 

@@ -67,7 +67,7 @@ class Submission:
 
         Raises:
             SubmissionError: everything that is wrong with it, before anything is written.
-            FileExistsError: if the folder is there and holds something else.
+            FileExistsError: if something else is there.
         """
         path = Path(path)
         runs = list(embeddings) if isinstance(embeddings, list | tuple) else [embeddings]
@@ -78,6 +78,7 @@ class Submission:
         faults += _array_faults(arrays, metadata)
         if faults:
             raise _refusal(faults, f"the submission for {path} cannot be written")
+        _check_replaceable(path)
         encoded = {name: encode_array(array) for name, array in arrays.items()}
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in encoded.items()}
         document = {"schema_version": SCHEMA_VERSION, "metadata": to_data(metadata), "sha256": sums}
@@ -210,6 +211,18 @@ def _refusal(faults: Sequence[str], what: str) -> SubmissionError:
     return SubmissionError("\n  - ".join([f"{what}:", *faults]))
 
 
+def _check_replaceable(path: Path) -> None:
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    try:
+        with _opened(path) as members:
+            replaceable = DOCUMENT in members.sizes
+    except SubmissionError:
+        replaceable = False
+    if not replaceable:
+        raise FileExistsError(f"{path} is there and is no submission; choose another name")
+
+
 def _write_archive(path: Path, members: dict[str, bytes]) -> None:
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
@@ -218,8 +231,6 @@ def _write_archive(path: Path, members: dict[str, bytes]) -> None:
 
 
 def _write_folder(path: Path, members: dict[str, bytes]) -> None:
-    if path.exists() and any(path.iterdir()) and not (path / DOCUMENT).is_file():
-        raise FileExistsError(f"{path} is there and is no submission; choose another name")
     path.mkdir(parents=True, exist_ok=True)
     for stale in path.glob("embeddings-*.npy"):
         if stale.name not in members:

@@ -106,6 +106,16 @@ class TestRoundTrip:
             Submission.write(tmp_path, *arrays, METADATA)
         assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
+    def test_a_foreign_file_is_left_alone(self, tmp_path, arrays):
+        with zipfile.ZipFile(tmp_path / "thesis.zip", "w") as thesis:
+            thesis.writestr("thesis.tex", "precious")
+        (tmp_path / "thesis.tex").write_text("precious")
+        for name in ("thesis.zip", "thesis.tex"):
+            with pytest.raises(FileExistsError, match="is no submission"):
+                Submission.write(tmp_path / name, *arrays, METADATA)
+        assert (tmp_path / "thesis.tex").read_text() == "precious"
+        assert list(members(tmp_path / "thesis.zip")) == ["thesis.tex"]
+
     def test_nothing_is_written_that_could_not_be_read(self, tmp_path, arrays):
         embeddings, ids = arrays
         embeddings[1][4, 2] = np.nan
@@ -146,6 +156,20 @@ class TestContainers:
         data[data.index(b"\x93NUMPY") + 140] ^= 1
         archive.write_bytes(data)
         assert "Bad CRC-32" in Submission.faults(archive)[0]
+
+    @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_compressed_members_with_flipped_bits(self, archive, compression):
+        rewrite(archive, {}, compression)
+        assert Submission.faults(archive) == ()
+        with zipfile.ZipFile(archive) as file:
+            info = file.getinfo("embeddings-0.npy")
+        data = bytearray(archive.read_bytes())
+        start = info.header_offset + 30 + len(info.filename)
+        for place in range(start, start + info.compress_size):
+            data[place] ^= 0xFF
+            archive.write_bytes(data)
+            Submission.faults(archive)  # whatever the decompressor makes of it
+        assert any("embeddings-0.npy" in fault for fault in Submission.faults(archive))
 
     @pytest.mark.parametrize("name", ["../../etc/passwd", "/tmp/x.npy", "sub/ids.npy", "run.py", "embeddings-0.npy\n"])  # noqa: S108
     def test_foreign_names(self, archive, name):
@@ -218,6 +242,22 @@ class TestArrays:
         rewrite(archive, {"embeddings-0.npy": data})
         assert any("embeddings-0.npy" in fault for fault in Submission.faults(archive))
 
+    @pytest.mark.parametrize(
+        ("shape", "message"),
+        [
+            (b"(True, 36)", "expected (N, d) of float32, got shape (True, 36)"),
+            (b"(-12, -3)", "got shape (-12, -3)"),
+            (b"(12, 3 ", "embeddings-0.npy is no .npy file"),
+        ],
+    )
+    def test_headers_that_numpy_does_not_write(self, archive, shape, message):
+        data = npy(np.zeros((N, D), np.float32))
+        length = len(data) - N * D * 4
+        header = data[:length].replace(b"(12, 3)", shape)[: length - 1]
+        rewrite(archive, {"embeddings-0.npy": header.ljust(length - 1) + b"\n" + data[length:]})
+        faults = Submission.faults(archive)
+        assert any(message in fault for fault in faults), faults
+
     def test_fortran_order_is_read(self, archive, arrays):
         rewrite(archive, {"embeddings-0.npy": npy(np.asfortranarray(arrays[0][0]))})
         (fault,) = Submission.faults(archive)
@@ -243,6 +283,8 @@ class TestMetadata:
             ({"links": ["javascript:alert(1)"]}, "metadata.links[0]: expected a web address"),
             ({"links": ['https://a"onload="x']}, "metadata.links[0]: expected a web address"),
             ({"compute": {"hours": -1, "device": "gpu"}}, "metadata.compute.hours: expected a finite number from 0"),
+            ({"compute": {"hours": 10**400, "device": "gpu"}}, "compute.hours: expected a finite number from 0"),
+            ({"claimed": {"r2": -(10**400)}}, "metadata.claimed.r2: expected a fraction"),
             ({"compute": {"hours": 1}}, "metadata.compute.device is missing"),
             ({"compute": 3}, "metadata.compute: expected an object, got 3"),
             ({"claimed": {"r2": 96.7}}, "metadata.claimed.r2: expected a fraction, at most 1, got 96.7"),
