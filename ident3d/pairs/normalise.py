@@ -31,4 +31,5 @@ class Normalise:
         """Return (B, 3, H, W) normalised floats with the memory layout of the (B, 3, H, W) uint8 pictures."""
         mean = torch.tensor(self.mean, device=pictures.device)[:, None, None]
         std = torch.tensor(self.std, device=pictures.device)[:, None, None]
-        return ((pictures.float() - 255 * mean) / (255 * std)).to(self.dtype)
+        # In place: a batch of floats is too large for the caches, so every copy of it costs as much as the arithmetic.
+        return pictures.float().sub_(255 * mean).div_(255 * std).to(self.dtype)
