@@ -63,7 +63,7 @@ class Reproduce:
             raise ValueError(f"the number of seeds is 1 or more, not {self.seeds}")
         if self.threads > 0:
             torch.set_num_threads(self.threads)
-        budget = parse_budget(self.budget)
+        budget = parse_budget(self.budget, learns_precision=self.study == "aninfonce")
         budget = replace(
             budget,
             dim=budget.dim if self.dim is None else self.dim,
