@@ -30,7 +30,7 @@ class Board:
         folder: the folder.
         tracks: the tracks by name.
         entries: the sound entries by their path, relative to the folder.
-        damaged: what is wrong with each of the other files.
+        damaged: what is wrong with each of the other files; a path that cannot be printed is written with escapes.
     """
 
     folder: Path
@@ -43,13 +43,17 @@ class Board:
         """Read the board in ``folder``.
 
         Raises:
+            FileNotFoundError: if there is no such folder.
             TrackError: if the tracks are damaged.
         """
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no board {folder}; make the folder to begin a new one")
         board = cls(folder, read_tracks(folder))
         for path in sorted((folder / _ENTRIES).rglob("*")):
-            if path.is_dir() or path.name == ".gitkeep":
+            if (path.is_dir() and not path.is_symlink()) or path.name == ".gitkeep":
                 continue
             name = path.relative_to(folder).as_posix()
+            name = name if name.isprintable() else ascii(name)  # it comes to stand in the generated files
             entry, faults = _read(path)
             if entry is not None:
                 faults = [*faults, *board._misplaced(entry, name)]
@@ -119,7 +123,7 @@ def _read(path: Path) -> tuple[Entry | None, list[str]]:
         return None, ["no plain file"]
     try:
         with path.open("rb") as file:
-            data = strict_json.loads(file.read(strict_json.MAX_BYTES + 1), path.name)
+            data = strict_json.loads(file.read(strict_json.MAX_BYTES + 1), "the file")
     except (ValueError, OSError) as error:
         return None, [str(error)]
     return Entry.of(data)

@@ -59,6 +59,10 @@ class Result:
     per_group: dict[str, float] = field(metadata=_SCORE.metadata, default_factory=dict)
     per_factor: dict[str, float] = field(metadata=_SCORE.metadata, default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("an interval has both ends, low and high, or none")
+
 
 @dataclass(frozen=True)
 class Verification:

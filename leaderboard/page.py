@@ -24,7 +24,7 @@ HTML_NAME = "index.html"
 README_NAME = "README.md"
 
 _TEMPLATES = Path(__file__).with_name("templates")
-_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$@!]|:(?=//)|(?<=www)\.)")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$@!]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 _SHADES = 10
 
 

@@ -14,6 +14,7 @@ __all__ = ["Plot", "Point", "Tick", "compute_plot", "score_plot"]
 WIDTH, HEIGHT = 460, 340
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 16, 48
 _CHARACTER = 6.5  # width of a label's character
+_LEAST_HOURS = 1e-3  # a tiny number must not stretch the axis for the others
 _PLACES = ((9, -5, "start"), (-9, -5, "end"), (9, 13, "start"), (-9, 13, "end"), (0, -10, "middle"), (0, 20, "middle"))
 
 
@@ -105,16 +106,19 @@ def score_plot(rows: Sequence[Row]) -> Plot:
 
 
 def compute_plot(rows: Sequence[Row]) -> Plot:
-    """Return R2 against the hours of training, on a logarithmic axis of whole decades."""
+    """Return R2 against the hours of training, on a logarithmic axis of whole decades.
+
+    Less than a thousandth of an hour is drawn there; the title tells the number.
+    """
     timed = [(row, row.entry.compute) for row in rows if row.entry.compute is not None and row.entry.compute.hours > 0]
-    logs = [math.log10(compute.hours) for _, compute in timed] or [0.0]
-    first, last = math.floor(min(logs)), math.ceil(max(logs))
-    last = max(last, first + 1)
+    logs = [math.log10(max(compute.hours, _LEAST_HOURS)) for _, compute in timed]
+    first = math.floor(min(logs, default=0))
+    last = max(math.ceil(max(logs, default=0)), first + 1)
     points = []
-    for row, compute in timed:
+    for (row, compute), log in zip(timed, logs, strict=True):
         r2 = row.entry.results["r2"].mean
         title = f"{row.entry.name}: R2 {r2:.4f}, {compute.hours:g} hours on {compute.device}"
-        across = _across((math.log10(compute.hours) - first) / (last - first))
+        across = _across((log - first) / (last - first))
         points.append(Point(across, _up(_unit(r2)), title, row))
     return Plot(
         "R2 against compute",

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 __all__ = ["MAX_BYTES", "dumps", "loads"]
 
 MAX_BYTES = 1 << 20
+_SHOWN = 60  # characters of what is wrong
 
 
 def loads(data: bytes, what: str) -> Any:
@@ -43,7 +44,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} stands twice in one object")
+            raise ValueError(f"the key {key[:_SHOWN]!r} stands twice in one object")
         found[key] = value
     return found
 
@@ -55,5 +56,5 @@ def _no_constant(text: str) -> NoReturn:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"the number {text} is too large")
+        raise ValueError(f"the number {text[:_SHOWN]} is too large")
     return value

@@ -44,7 +44,7 @@ class Add:
         submission = Submission.read(self.submission)
         today = dt.datetime.now(tz=dt.UTC).date().isoformat()
         entry = recompute(submission, ThreeDIdent(self.data, split=track.split), track, today)
-        path = board.add(entry)
+        path = Board.read(self.board).add(entry)  # others may have added theirs while this one was scored
         for name, result in entry.results.items():
             claim = f" (claimed {entry.claimed[name]:.4f})" if name in entry.claimed else ""
             sys.stdout.write(f"{name}: {result.mean:.4f}{claim}\n")

@@ -28,6 +28,9 @@ class Serve:
 
     def run(self) -> int:
         """Serve until interrupted."""
+        if not 0 <= self.port < 1 << 16:
+            raise ValueError(f"a port is a number from 0 to 65535, not {self.port}")
+        Board.read(self.board)  # what is wrong with the folder shows here, and not at the first request
         with server(self.board, self.port) as serving:
             sys.stdout.write(f"http://127.0.0.1:{serving.server_port}/ (Ctrl-C ends)\n")
             sys.stdout.flush()

@@ -1,11 +1,14 @@
 """Boards: entries on disk, what is damaged, and what is in conflict."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
 from leaderboard.entry import Kind
+from leaderboard.page import generate
 from leaderboard.tracks import TrackError, read_tracks
 
 
@@ -46,17 +49,21 @@ def test_table_4_of_the_paper():
 def test_a_damaged_entry_takes_no_other_down(board_of, folder, make_entry):
     board_of(make_entry("Sound"))
     tiny = folder / "entries" / "tiny"
+    sound = json.loads((tiny / make_entry("Sound").file_name).read_text())
     (tiny / "nan.json").write_text('{"kind": NaN}')
     (tiny / "twice.json").write_text('{"kind": 1, "kind": 2}')
     (tiny / "torn.json").write_bytes(b"\x00\xff{")
     (tiny / "text.txt").write_text("hello")
     (tiny / "large.json").write_text(" " * (1 << 21))
+    (tiny / "folder").symlink_to(folder, target_is_directory=True)
+    (tiny / "large-number.json").write_text(json.dumps(sound | {"compute": {"hours": 10**400, "device": "x"}}))
+    (tiny / "line\nbreak.json").write_text("{}")
+    Path(os.fsdecode(os.fsencode(tiny) + b"/\xff.json")).write_text("{}")
     (tiny / "link.json").symlink_to(tiny / make_entry("Sound").file_name)
-    altered = json.loads((tiny / make_entry("Sound").file_name).read_text()) | {"name": "Altered"}
-    (tiny / "altered.json").write_text(json.dumps(altered))
+    (tiny / "altered.json").write_text(json.dumps(sound | {"name": "Altered"}))
     board = Board.read(folder)
     assert [entry.name for entry in board.entries.values()] == ["Sound"]
-    assert {name.split("/")[-1] for name in board.damaged} == {
+    assert {name.strip("'").split("/")[-1] for name in board.damaged} == {
         "nan.json",
         "twice.json",
         "torn.json",
@@ -64,7 +71,18 @@ def test_a_damaged_entry_takes_no_other_down(board_of, folder, make_entry):
         "altered.json",
         "large.json",
         "link.json",
+        "folder",
+        "large-number.json",
+        r"line\nbreak.json",
+        r"\udcff.json",
     }
+    for text in generate(board).values():
+        text.encode()
+
+
+def test_no_board(tmp_path):
+    with pytest.raises(FileNotFoundError, match="make the folder to begin a new one"):
+        Board.read(tmp_path / "none")
 
 
 def test_an_entry_in_the_wrong_place(board_of, folder, make_entry):

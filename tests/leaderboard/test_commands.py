@@ -144,6 +144,16 @@ class TestServe:
                 thread.join()
         assert list(found.values()) == [(200, True), (200, True), (404, False), (404, False)]
 
+    @pytest.mark.parametrize("port", [-1, 65536])
+    def test_no_such_port(self, call, port, caplog):
+        assert call("serve", "--port", port) == 2
+        assert f"a port is a number from 0 to 65535, not {port}" in caplog.text
+
+    def test_a_port_in_use(self, call, folder, caplog):
+        with server(folder, 0) as serving:
+            assert call("serve", "--port", serving.server_port) == 1
+        assert "in use" in caplog.text
+
 
 class TestVerify:
     @pytest.fixture

@@ -48,6 +48,7 @@ def test_whole_numbers_may_stand_for_fractions(make_entry):
         ({"results": {"r2": {"mean": 96.7}}}, "entry.results.r2.mean: expected a number, at most 1, got 96.7"),
         ({"results": {"r2": {"mean": "0.9"}}}, "entry.results.r2.mean: expected a number"),
         ({"results": {"r2": {"mean": 0.9, "std": -1}}}, "entry.results.r2.std"),
+        ({"results": {"r2": {"mean": 0.9, "low": 0.8}}}, "an interval has both ends, low and high, or none"),
         ({"results": {}}, "expected results for r2"),
         ({"results": {"r2": {"mean": 0.9}, "f1": {"mean": 1}}}, "none but r2, mcc_pearson, mcc_spearman"),
         ({"kind": "guessed"}, "entry.kind: expected one of recomputed, reported, got 'guessed'"),

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ident3d.submission import Compute
-from leaderboard.entry import Kind, Verification
+from leaderboard.entry import Kind, Result, Verification
 from leaderboard.page import generate, markdown_escaped
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>|`x`|[a](http://b)"
@@ -65,6 +65,12 @@ def test_it_is_well_formed_and_needs_nothing_from_elsewhere(page):
     assert set(targets) <= set(names)
 
 
+def test_what_an_entry_may_leave_out_is_left_out(board_of, make_entry):
+    r2, mcc = Result(0.5, chance=0.0), Result(0.5)
+    for text in generate(board_of(make_entry(results={"r2": r2, "mcc_pearson": mcc}))).values():
+        assert "50.00" in text
+
+
 def test_the_same_board_gives_the_same_text(board):
     assert generate(board) == generate(board)
 
@@ -83,6 +89,7 @@ def test_markdown_cannot_be_broken_out_of(board):
     assert "<img" not in readme
     (line,) = [line for line in readme.splitlines() if "hacked" in line]
     assert line.replace("\\|", "").count("|") == 8, "the table keeps its seven columns"
+    assert markdown_escaped("www.x.org WWW.x.org HTTP://x.org") == "www\\.x.org WWW\\.x.org HTTP\\://x.org"
     assert markdown_escaped("a|b\n*c* <d> & [e](http://f)") == "a\\|b \\*c\\* &lt;d&gt; &amp; \\[e\\](http\\://f)"
 
 

@@ -75,3 +75,13 @@ def test_points_lie_where_their_numbers_are(make_entry):
     assert (plot.points[0].x, plot.points[0].y) == (plot.right, plot.top)
     assert plot.points[1].x == plot.left
     assert compute_plot(ranked([make_entry()], "tiny")).points == ()
+
+
+def test_a_tiny_time_does_not_stretch_the_axis(make_entry):
+    rows = ranked(
+        [make_entry("a", 0.9, compute=Compute(1e-300, "gpu")), make_entry("b", compute=Compute(1, "gpu"))], "tiny"
+    )
+    plot = compute_plot(rows)
+    assert [tick.label for tick in plot.x_ticks] == ["0.001", "0.01", "0.1", "1"]
+    assert plot.points[0].x == plot.left
+    assert "1e-300 hours" in plot.points[0].title
