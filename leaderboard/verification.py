@@ -2,7 +2,8 @@
 
 The encoder is an ONNX graph: float32 pictures (B, 3, H, W) in [0, 1], RGB, to float32 embeddings (B, d). It is data,
 not code: no operators beside ONNX's own are registered, and it cannot bring in another file. Whatever it does to the
-pictures before its first layer is part of the graph.
+pictures before its first layer is part of the graph. ONNX is the only format, because a file of weights alone would
+need the definition of its network here, beside the one that it was trained with.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class OnnxEncoder:
                 options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
                 self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors share no other base
-            raise VerificationError(f"{path} cannot be loaded as an ONNX graph: {error}") from error
+            raise VerificationError(
+                f"{path} cannot be loaded as an ONNX graph; torch.onnx.export writes one, and for the encoders of this "
+                f"repository python -m baselines export ({error})"
+            ) from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1 or len(outputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
             raise VerificationError(

@@ -27,7 +27,8 @@ class Verify:
     entry: tyro.conf.Positional[str]
     """The entry's file, relative to the board's folder."""
     encoder: Path
-    """The encoder: one ONNX file that maps float32 pictures (B, 3, H, W) in [0, 1] to embeddings (B, d)."""
+    """The encoder: one ONNX file that maps float32 pictures (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
+    in safetensors say, are not taken, and code is never run."""
     data: Path
     """The dataset of the track."""
     sealed: Path
