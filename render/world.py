@@ -51,9 +51,8 @@ def _ground() -> BodyLaw:
 
 def _lights() -> tuple[LightLaw, ...]:
     down = (0.0, 0.0, 0.0)
-    # Draws: the best of the ways to share 8 or 16 among the three, in dB to the reference pictures.
     return (
-        LightLaw("zenith", LightKind.SUN, power=0.5, size=0.199337, location=(0.0, 0.0, 10.0), target=down, draws=3),
+        LightLaw("zenith", LightKind.SUN, power=0.5, size=0.199337, location=(0.0, 0.0, 10.0), target=down),
         LightLaw("area", LightKind.AREA, power=39.2699, size=1.0, location=(0.0, 0.0, 7.0), target=down),
         LightLaw(
             "spotlight",
@@ -65,7 +64,7 @@ def _lights() -> tuple[LightLaw, ...]:
             paint=Paint("spotlight_hue", saturation=0.8),
             cone=math.radians(35.0),
             blend=0.1,
-            draws=4,
+            draws=2,
         ),
     )
 
