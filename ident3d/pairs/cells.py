@@ -29,8 +29,8 @@ __all__ = ["CellBackend"]
 _POINTS_IN_CELL = 96  # at most: the tree halves until it is below
 _NEAR = 0.35  # boxes within this share of the squared bound are searched before the others
 _CANDIDATES = 3  # of each search: the answer, the excluded anchor, and a witness that nothing else is as near
+_QUERIES_AT_ONCE = 4096  # each takes some 10 kB meanwhile, for its boxes
 _TINY = np.float32(1e-35)  # absolute slack, for squares below the normal numbers of float32
-
 _LARGEST = np.finfo(np.float32).max  # the bound of a query for which nothing is found yet
 
 _Floats = npt.NDArray[np.float32]
@@ -69,8 +69,9 @@ class CellBackend:
     def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return candidates of each query; see :class:`~ident3d.pairs.index.Backend`."""
         anchors = np.full(len(queries), -1) if banned is None else banned.numpy()
-        points, settled = self._search(queries.numpy(), anchors)
-        return torch.from_numpy(points), torch.from_numpy(settled)
+        parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(queries), _QUERIES_AT_ONCE)]
+        points, settled = zip(*(self._search(queries[part].numpy(), anchors[part]) for part in parts), strict=True)
+        return torch.from_numpy(np.concatenate(points)), torch.from_numpy(np.concatenate(settled))
 
     def _search(self, queries: _Floats, banned: _Integers) -> tuple[_Integers, npt.NDArray[np.bool_]]:
         columns = np.ascontiguousarray(queries.T)

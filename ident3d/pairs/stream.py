@@ -38,7 +38,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
         device: where batches are made.
 
     Raises:
-        ValueError: if the batch size is not positive, or the seed is negative.
+        ValueError: if the dataset is empty, the batch size is not positive, or the seed is negative.
         TypeError: if one of them is no integer.
     """
 
@@ -47,6 +47,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
     ) -> None:
         _check_count(batch_size, "batch_size", 1)
         integer_seed(seed, "pairs", 0)  # refuses what is no seed
+        if not len(data):
+            raise ValueError("pairs are drawn from a dataset of one picture or more, and this one is empty")
         self.data = data
         self.batch_size = batch_size
         self.seed = seed
@@ -91,7 +93,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
     def on_device(self, device: torch.device | str) -> Self:
         """Return this stream with all pictures in the memory of ``device``, where batches are then made.
 
-        Every picture is decoded once, now. Batches are those of this stream, number by number.
+        Every picture is decoded once, now. Batches are those of this stream, number by number, and pixel by pixel
+        but for the rounding of augmented views.
 
         Raises:
             ValueError: if the pictures do not fit in the device's free memory.

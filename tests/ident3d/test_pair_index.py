@@ -198,6 +198,16 @@ def test_matches_do_not_depend_on_the_batch_or_the_threads():
 
 
 @pytest.mark.parametrize("backend", ALL)
+def test_many_queries_at_once(backend):
+    latents = rows(400)
+    anchors, targets = anchors_and_targets(latents, n=5000)
+    index = PairIndex(latents, backend)
+    whole, _ = index.match(targets, anchors)
+    assert whole.shape == (5000,)
+    np.testing.assert_array_equal(whole[4500:], index.match(targets[4500:], anchors[4500:])[0])
+
+
+@pytest.mark.parametrize("backend", ALL)
 def test_no_queries_no_matches(backend):
     ids, distances = PairIndex(rows(50), backend).match(
         np.zeros((0, 10), dtype=np.float32), np.zeros(0, dtype=np.int64)

@@ -216,6 +216,8 @@ def test_own_index_and_space():
 def test_unusable_arguments_are_refused():
     with pytest.raises(ValueError, match="2 pictures or more, got 1"):
         PositivePairs(NumberedPictures(1), Normal(0.1))
+    with pytest.raises(ValueError, match="this one is empty"):
+        AugmentedPairs(NumberedPictures(0))
     with pytest.raises(ValueError, match="batch_size is 1 or larger"):
         matched(batch_size=0)
     with pytest.raises(TypeError, match="batch_size is an integer"):
