@@ -13,7 +13,7 @@ from ident3d.latents import check_finite
 from ident3d.metrics.protocols import Protocol, get_protocol
 from ident3d.metrics.targets import Targets, resolve_factors
 
-__all__ = ["Evaluation", "as_array"]
+__all__ = ["Evaluation", "as_array", "as_ids", "as_matrix"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Evaluation:
             TypeError: if an array is not numeric.
         """
         protocol = get_protocol(protocol)
-        z = _matrix(latents, "latents")
-        x = _matrix(embeddings, "embeddings")
+        z = as_matrix(latents, "latents")
+        x = as_matrix(embeddings, "embeddings")
         factors = resolve_factors(factors, z.shape[1])
         if len(z) != len(x):
             raise ValueError(f"expected as many embeddings as latents, got {len(x)} embeddings and {len(z)} latents")
@@ -86,7 +86,8 @@ def as_array(values: Any) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
-def _matrix(values: Any, what: str) -> npt.NDArray[Any]:
+def as_matrix(values: Any, what: str) -> npt.NDArray[Any]:
+    """Return real numbers as an array with at least one row and one column; TypeError or ValueError for others."""
     array = as_array(values)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{what} must be real numbers, got dtype {array.dtype}")
@@ -95,15 +96,20 @@ def _matrix(values: Any, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def as_ids(ids: Any, rows: int) -> npt.NDArray[np.integer[Any]]:
+    """Return the ids of so many rows, their numbers where None; TypeError or ValueError for others."""
     if ids is None:
-        row_numbers = np.arange(rows)
-        return row_numbers, row_numbers
+        return np.arange(rows)
     array = as_array(ids)
     if array.dtype.kind not in "iu":
         raise TypeError(f"ids must be integers, got dtype {array.dtype}")
     if array.shape != (rows,):
         raise ValueError(f"expected one id for each of the {rows} rows, got shape {array.shape}")
+    return array
+
+
+def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    array = as_ids(ids, rows)
     order = np.argsort(array, kind="stable")
     sorted_ids = array[order].astype(np.int64)
     doubled = sorted_ids[1:][sorted_ids[1:] == sorted_ids[:-1]]

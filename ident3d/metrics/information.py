@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from ident3d.latents import check_finite
-from ident3d.metrics.evaluation import as_array
+from ident3d.metrics.evaluation import as_ids, as_matrix
 from ident3d.metrics.protocols import hashed_half
 
 __all__ = ["Information", "information"]
@@ -80,23 +80,24 @@ def information(
         The estimate in nats, with its cap.
 
     Raises:
-        ValueError: if shapes disagree, a value is NaN or infinite, items is below 2, true is not positive, or there
-            are fewer than 4 pairs in a half or too few for the width.
+        ValueError: if shapes disagree, a value is NaN or infinite, items is below 2, true is not positive and finite,
+            or there are fewer than 4 pairs in a half or too few for the width.
+        TypeError: if an array is not numeric, or ids are not integers.
 
     Reference:
         van den Oord et al., Representation learning with contrastive predictive coding (2018); Poole et al., On
         variational bounds of mutual information (2019), eq. 10.
     """
-    u, v = as_array(embeddings).astype(np.float64), as_array(embeddings_pos).astype(np.float64)
-    if u.ndim != 2 or v.ndim != 2 or len(u) != len(v):
+    u, v = as_matrix(embeddings, "embeddings"), as_matrix(embeddings_pos, "embeddings_pos")
+    if len(u) != len(v):
         raise ValueError(f"expected two arrays (N, d) of as many rows, got shapes {u.shape} and {v.shape}")
-    if items < 2 or (true is not None and not true > 0):
+    if items < 2 or (true is not None and not 0 < true < math.inf):
         raise ValueError(f"expected at least 2 items and a positive true information, got {items} and {true}")
     check_finite(u, "embeddings")
     check_finite(v, "embeddings_pos")
-    keys = np.arange(len(u)) if ids is None else as_array(ids)
+    keys = as_ids(ids, len(u))
     order = np.argsort(keys, kind="stable")
-    u, v, fitted = u[order], v[order], hashed_half(keys[order])
+    u, v, fitted = u[order].astype(np.float64), v[order].astype(np.float64), hashed_half(keys[order])
     least = max(u.shape[1], v.shape[1]) + 2
     if fitted.sum() < max(4, least) or (~fitted).sum() < 4:
         raise ValueError(f"too few pairs: {len(u)}, for embeddings of {u.shape[1]} and {v.shape[1]} dimensions")

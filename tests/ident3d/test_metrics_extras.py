@@ -129,6 +129,9 @@ class TestInformation:
             ({"embeddings_pos": np.full((100, 2), np.nan)}, "must be finite"),
             ({"items": 1}, "at least 2 items"),
             ({"true": 0.0}, "positive true information"),
+            ({"true": np.inf}, "positive true information"),
+            ({"embeddings": np.zeros((100, 0))}, "at least one of each"),
+            ({"ids": np.arange(99)}, "one id for each of the 100 rows"),
             ({"embeddings": np.zeros((100, 90))}, "too few pairs"),
         ],
     )
@@ -136,3 +139,10 @@ class TestInformation:
         arguments = {"embeddings": np.zeros((100, 2)), "embeddings_pos": np.zeros((100, 2)), **changes}
         with pytest.raises(ValueError, match=message):
             metrics.information(**arguments)
+
+    def test_kinds_that_are_refused(self):
+        x = np.zeros((100, 2))
+        with pytest.raises(TypeError, match="embeddings must be real numbers, got dtype complex128"):
+            metrics.information(x + 1j, x)
+        with pytest.raises(TypeError, match="ids must be integers, got dtype float64"):
+            metrics.information(x, x, np.arange(100.0))
