@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -71,13 +71,16 @@ def score(
 
     Raises:
         ValueError: if shapes disagree, a value is NaN or infinite (the row is named), ids are doubled, no latent
-            varies, there are too few rows for the width, or a protocol or an extra is unknown.
+            varies, there are too few rows for the width, a protocol or an extra is unknown, or the ceiling was
+            scored in another way.
         TypeError: if an array is not numeric.
     """
     unknown = set(extras) - set(get_args(Extra))
     if unknown:
         raise ValueError(f"no extra {', '.join(sorted(unknown))}; the extras are {', '.join(get_args(Extra))}")
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    if ceiling is not None:
+        _check_comparable(ceiling, evaluation, fingerprint)
     found, faults = diagnose(evaluation)
     metrics = _metrics(evaluation, extras)
     if ceiling is not None:
@@ -152,12 +155,14 @@ def _correlations(evaluation: Evaluation, orders: list[npt.NDArray[np.int64]]) -
     return {"mcc_pearson": pearson, "mcc_spearman": spearman}
 
 
+def _check_comparable(ceiling: Scores, evaluation: Evaluation, fingerprint: str | None) -> None:
+    factors = [factor.name for factor in evaluation.targets.factors]
+    ours = (evaluation.protocol.name, len(evaluation.embeddings), ", ".join(factors), fingerprint)
+    theirs = (ceiling.protocol, ceiling.rows, ", ".join(ceiling.metrics["r2"].value.per_factor), ceiling.fingerprint)
+    for what, own, other in zip(("protocol", "rows", "factors", "fingerprint"), ours, theirs, strict=True):
+        if own != other and None not in (own, other):
+            raise ValueError(f"the ceiling cannot stand beside these scores: {what} {other}, not {own}")
+
+
 def _with_ceiling(metric: Metric, ceiling: Metric | None) -> Metric:
-    if ceiling is None:
-        return metric
-    if list(ceiling.value.per_factor) != list(metric.value.per_factor):
-        raise ValueError(
-            f"the ceiling was scored on the factors {', '.join(ceiling.value.per_factor)}, not on "
-            f"{', '.join(metric.value.per_factor)}"
-        )
-    return Metric(metric.value, metric.low, metric.high, metric.chance, ceiling.value)
+    return metric if ceiling is None else replace(metric, ceiling=ceiling.value)

@@ -204,10 +204,17 @@ class TestScore:
         assert "ceiling" in table
         assert "1.0000" in table
 
-    def test_a_ceiling_on_other_factors_is_refused(self, mixed):
+    def test_a_ceiling_of_something_else_is_refused(self, mixed):
         z, x = mixed
-        with pytest.raises(ValueError, match="ceiling was scored on the factors z0, z1"):
-            metrics.score(z, x, ceiling=metrics.score(z[:, :2], x))
+        others = {
+            "factors z0, z1, not position_x": metrics.score(z[:, :2], x),
+            "protocol paper, not ident3d-1": metrics.score(z, x, protocol="paper"),
+            "rows [0-9]+, not [0-9]+": metrics.score(z[:-1], x[:-1]),
+            "fingerprint a, not b": metrics.score(z, x, fingerprint="a"),
+        }
+        for message, ceiling in others.items():
+            with pytest.raises(ValueError, match=message):
+                metrics.score(z, x, ceiling=ceiling, fingerprint="b")
 
     def test_a_constant_latent_is_in_no_score_and_named(self, mixed):
         z, x = mixed
