@@ -1,0 +1,198 @@
+"""Speed, fidelity and memory of the renderer's qualities.
+
+Run as ``make bench-render``, or ``python -m benchmarks.bench_render --reference FOLDER`` with other reference pictures:
+a folder with raw_latents.npy and 000.png, 001.png, ... of the hue map ``wrapped``, and the same in its folder
+"published" for the hue map ``published``.
+
+The fast qualities are timed before and after the published one, so that all meet the same machine. Pictures a second
+are wall-clock; seconds of a core are the workers' CPU time a picture, which other programs disturb less. PSNR is in dB
+over 8-bit sRGB values, mean and minimum over pictures and seeds.
+"""
+
+import io
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tyro
+from PIL import Image
+from tqdm import tqdm
+
+from render.devices import Device
+from render.hue import HueMap
+from render.pool import Job, Pool
+from render.process import WorkerProcess
+from render.program import Program
+from render.quality import QUALITIES, quality
+from render.scene import Scene
+from render.settings import Settings
+from render.world import World
+
+REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "render" / "data" / "reference"
+SIZES = (224, 64)
+SLOW_SAMPLES = 100
+Pixels = npt.NDArray[np.float64]
+REPEATS = (2, 8)  # turns of a fast quality through the pictures, before and again after the published one, at each size
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Speed, fidelity and memory of the renderer's qualities."""
+
+    reference: Path = REFERENCE
+    """Folder of the reference pictures, 224x224."""
+    workers: int = 2
+    """Worker processes with one thread each."""
+    pictures: int = 12
+    """Pictures of the published quality; the fast ones render several times as many."""
+    renders: int = 2000
+    """Small pictures after which a worker's memory is read; 0 leaves this part out."""
+    blender: Path | None = None
+    """Another Python that has bpy, or a Blender executable."""
+
+
+@dataclass
+class Tally:
+    """What a quality did at one size."""
+
+    pictures: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    psnr: dict[HueMap, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def rate(self) -> float:
+        """Pictures a second."""
+        return self.pictures / self.wall_s
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A picture and the scene that it shows."""
+
+    hue_map: HueMap
+    scene: Scene
+    pixels: Pixels
+
+
+def references(folder: Path) -> list[Reference]:
+    """Read the reference pictures of both hue maps."""
+    found = []
+    for hue_map, place in ((HueMap.WRAPPED, folder), (HueMap.PUBLISHED, folder / "published")):
+        world = World(hue_map=hue_map)
+        for i, row in enumerate(np.load(place / "raw_latents.npy")):
+            found.append(Reference(hue_map, world.scene(row), pixels((place / f"{i:03d}.png").read_bytes())))
+    return found
+
+
+def pixels(png: bytes) -> Pixels:
+    """Return a picture as float64 in [0, 255], (height, width, 3)."""
+    with Image.open(io.BytesIO(png)) as image:
+        return np.asarray(image.convert("RGB"), dtype=np.float64)
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """Return the CPU time of processes so far; NaN where the system does not tell."""
+    try:
+        stats = [Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split() for pid in pids]
+    except OSError:
+        return float("nan")
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def render(bench: Bench, tally: Tally, settings: Settings, known: list[Reference], numbers: range) -> None:
+    """Render the pictures ``numbers`` of an endless list of scenes and seeds, and add to the tally."""
+    jobs = [Job(i, known[i % len(known)].scene, i) for i in numbers]
+    is_fast = settings.quality.samples < SLOW_SAMPLES
+    with Pool(settings, bench.workers, blender=bench.blender) as pool:
+        if is_fast:  # what a worker does once would count
+            list(pool.render(Job(i, known[0].scene, i) for i in range(2 * bench.workers)))
+        start, cpu = time.perf_counter(), cpu_seconds(pool.pids)
+        done = pool.render(jobs)
+        pictures = list(tqdm(done, settings.quality.name, len(jobs), unit="picture", leave=False, disable=None))
+        tally.wall_s += time.perf_counter() - start
+        tally.cpu_s += cpu_seconds(pool.pids) - cpu
+    tally.pictures += len(jobs)
+    for i, png in pictures:
+        reference = known[i % len(known)]
+        if settings.resolution == len(reference.pixels):
+            error = np.mean((pixels(png) - reference.pixels) ** 2)
+            tally.psnr[reference.hue_map].append(float(10 * np.log10(255**2 / error)))
+
+
+def tallies(bench: Bench, known: list[Reference]) -> dict[tuple[str, int], Tally]:
+    """Render all qualities at all sizes: fast ones, the published one, and the fast ones again."""
+    result: dict[tuple[str, int], Tally] = defaultdict(Tally)
+    fast = [name for name in QUALITIES if name != "published"]
+    for size, repeats in zip(SIZES, REPEATS, strict=True):
+        count = repeats * len(known)
+        turns = [(fast, range(count)), (["published"], range(bench.pictures)), (fast, range(count, 2 * count))]
+        for names, numbers in turns:
+            for name in names:
+                render(bench, result[name, size], Settings(quality(name), size, Device.CPU), known, numbers)
+    return result
+
+
+def table(result: dict[tuple[str, int], Tally]) -> Iterator[str]:
+    """Lay out the rates and fidelities, one quality a line."""
+    yield (
+        f"{'quality':<10} {'224x224':>10} {'core':>7} {'ratio':>7} {'64x64':>10} {'core':>7} {'ratio':>7} "
+        f"{'wrapped':>13} {'published':>13}"
+    )
+    yield (
+        f"{'':<10} {'pictures/s':>10} {'s':>7} {'':>7} {'pictures/s':>10} {'s':>7} {'':>7} "
+        f"{'dB mean, min':>13} {'dB mean, min':>13}"
+    )
+    for name in QUALITIES:
+        cells = [f"{name:<10}"]
+        for size in SIZES:
+            tally, slow = result[name, size], result["published", size]
+            seconds = tally.cpu_s / tally.pictures
+            cells.append(f"{tally.rate:10.3f} {seconds:7.3f} {tally.rate / slow.rate:7.1f}")
+        for hue_map in (HueMap.WRAPPED, HueMap.PUBLISHED):
+            psnr = result[name, SIZES[0]].psnr[hue_map]
+            cells.append(f"{np.mean(psnr):6.2f} {np.min(psnr):6.2f}" if psnr else f"{'':13}")
+        yield " ".join(cells)
+
+
+def memory(bench: Bench, known: list[Reference]) -> Iterator[str]:
+    """Render many small pictures with one worker, and tell its memory and pace on the way."""
+    worker = WorkerProcess(Program.find(bench.blender), Settings(quality("standard"), 32, Device.CPU))
+    try:
+        worker.greet()
+        marks = [max(1, bench.renders * tenths // 10) for tenths in (1, 5, 10)]
+        cpu = cpu_seconds([worker.pid])
+        since = 0
+        for i in tqdm(range(1, bench.renders + 1), "memory", unit="picture", leave=False, disable=None):
+            picture = worker.render(known[i % len(known)].scene, i)
+            if i in marks:
+                now = cpu_seconds([worker.pid])
+                pace = 1000 * (now - cpu) / (i - since)
+                size = picture.memory / 2**20
+                yield f"after {i:>5} pictures of 32x32: {size:7.1f} MiB, {pace:5.1f} ms of a core each"
+                cpu, since = now, i
+        worker.close()
+    finally:
+        worker.kill()
+
+
+def main(bench: Bench) -> None:
+    """Print one table of all qualities, then the memory of one worker."""
+    known = references(bench.reference)
+    result = tallies(bench, known)
+    print(f"{bench.workers} workers of one thread; load average {os.getloadavg()[0]:.1f}")
+    for line in table(result):
+        print(line)
+    if bench.renders:
+        print("memory of one worker, quality standard")
+        for line in memory(bench, known):
+            print(line)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Bench))
