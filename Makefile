@@ -3,6 +3,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.13 python3,$(shell $(nam
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+JOBS ?= 2
 
 .PHONY: install test lint unit bench-render bench-pairs bench-losses bench-metrics bench-synthetic \
 	gpu-check
@@ -23,7 +24,7 @@ lint: $(INSTALLED)
 	PYTHONPATH=. $(BIN)/lint-imports
 
 unit: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 15
 
 bench-render bench-pairs bench-losses bench-metrics bench-synthetic: bench-%: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_$*
