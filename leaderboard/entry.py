@@ -11,20 +11,15 @@ from enum import StrEnum
 from typing import Any
 
 from ident3d.submission import Compute, strict_json
-from ident3d.submission.metadata import ROLES
+from ident3d.submission.metadata import LINK, METRICS, ROLES, SHA256, TEXT
 from ident3d.submission.schema import Rule, parse, to_data
 
-__all__ = ["METRICS", "SCHEMA_VERSION", "Entry", "Kind", "Result", "Verification", "folded_name"]
+__all__ = ["SCHEMA_VERSION", "Entry", "Kind", "Result", "Verification", "folded_name"]
 
 SCHEMA_VERSION = 1
-METRICS = ("r2", "mcc_pearson", "mcc_spearman")
-"""The metrics that entries hold."""
 
 _SCORE = Rule(what="a number, at most 1", low=-1e6, high=1)
-_TEXT = Rule(max_length=1000)
 _NAME = Rule(max_length=80)
-_SHA256 = Rule(what="a SHA-256 in 64 hexadecimal digits", pattern="[0-9a-f]{64}")
-_LINK = Rule(what="a web address", pattern=r"https?://[^\s\"'<>`]+", max_length=300)
 _DATE = Rule(what="a date as YYYY-MM-DD", pattern=r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 
 
@@ -77,7 +72,7 @@ class Verification:
     """
 
     date: str = field(metadata=_DATE.metadata)
-    encoder_sha256: str = field(metadata=_SHA256.metadata)
+    encoder_sha256: str = field(metadata=SHA256.metadata)
     r2: float = field(metadata=_SCORE.metadata)
     sealed_r2: float = field(metadata=_SCORE.metadata)
     sealed_rows: int = field(metadata=Rule(low=1).metadata)
@@ -125,27 +120,27 @@ class Entry:
     revision: int = field(metadata=Rule(low=1, high=10_000).metadata)
     added: str = field(metadata=_DATE.metadata)
     authors: tuple[str, ...] = field(metadata=Rule(max_length=80, min_items=1).metadata)
-    method: str = field(metadata=_TEXT.metadata)
-    encoder: str = field(metadata=_TEXT.metadata)
-    training_data: str = field(metadata=_TEXT.metadata)
-    conditional: str = field(metadata=_TEXT.metadata)
+    method: str = field(metadata=TEXT.metadata)
+    encoder: str = field(metadata=TEXT.metadata)
+    training_data: str = field(metadata=TEXT.metadata)
+    conditional: str = field(metadata=TEXT.metadata)
     results: dict[str, Result]
     role: str = field(metadata=Rule(choices=ROLES).metadata, default=ROLES[0])
-    source: str | None = field(metadata=_TEXT.metadata, default=None)
-    links: tuple[str, ...] = field(metadata=_LINK.metadata, default=())
+    source: str | None = field(metadata=TEXT.metadata, default=None)
+    links: tuple[str, ...] = field(metadata=LINK.metadata, default=())
     steps: int | None = field(metadata=Rule(low=0).metadata, default=None)
     compute: Compute | None = None
     runs: int = field(metadata=Rule(low=1).metadata, default=1)
     claimed: dict[str, float] = field(metadata=_SCORE.metadata, default_factory=dict)
     protocol: str | None = field(metadata=_NAME.metadata, default=None)
     version: str | None = field(metadata=_NAME.metadata, default=None)
-    fingerprint: str | None = field(metadata=_SHA256.metadata, default=None)
-    pictures_sha256: str | None = field(metadata=_SHA256.metadata, default=None)
-    embeddings_sha256: tuple[str, ...] = field(metadata=_SHA256.metadata, default=())
+    fingerprint: str | None = field(metadata=SHA256.metadata, default=None)
+    pictures_sha256: str | None = field(metadata=SHA256.metadata, default=None)
+    embeddings_sha256: tuple[str, ...] = field(metadata=SHA256.metadata, default=())
     width: int | None = field(metadata=Rule(low=1).metadata, default=None)
-    warnings: tuple[str, ...] = field(metadata=_TEXT.metadata, default=())
+    warnings: tuple[str, ...] = field(metadata=TEXT.metadata, default=())
     verification: Verification | None = None
-    digest: str = field(metadata=Rule(what=_SHA256.what, pattern="[0-9a-f]{64}|", empty=True).metadata, default="")
+    digest: str = field(metadata=Rule(what=SHA256.what, pattern="[0-9a-f]{64}|", empty=True).metadata, default="")
     schema_version: int = field(metadata=Rule(choices=(SCHEMA_VERSION,)).metadata, default=SCHEMA_VERSION)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ident3d.metrics import DegenerateEmbeddingWarning, Metric
 from ident3d.storage.manifest import Manifest
 from ident3d.submission import Spread, Submission, SubmissionScores, score_on
-from leaderboard.entry import METRICS, Entry, Kind, Result
+from ident3d.submission.metadata import METRICS
+from leaderboard.entry import Entry, Kind, Result
 from leaderboard.tracks import Track, TrackError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any
 from ident3d.errors import Ident3DError
 from ident3d.storage.manifest import Manifest
 from ident3d.submission import strict_json
+from ident3d.submission.metadata import SHA256, TEXT
 from ident3d.submission.schema import Rule, parse
 
 __all__ = ["TRACKS_NAME", "Track", "TrackError", "read_tracks"]
 
 TRACKS_NAME = "tracks.json"
 _NAME = Rule(what="a short name of a-z, 0-9 and -", pattern=r"[a-z0-9][a-z0-9-]{0,39}")
-_SHA256 = Rule(what="a SHA-256 in 64 hexadecimal digits", pattern="[0-9a-f]{64}")
 
 
 class TrackError(Ident3DError):
@@ -41,12 +41,12 @@ class Track:
 
     name: str = field(metadata=_NAME.metadata)
     title: str = field(metadata=Rule(max_length=80).metadata)
-    description: str = field(metadata=Rule(max_length=1000).metadata)
+    description: str = field(metadata=TEXT.metadata)
     split: str = field(metadata=_NAME.metadata)
     rows: int = field(metadata=Rule(low=1).metadata)
     resolution: int = field(metadata=Rule(low=1).metadata)
     requires: dict[str, str] = field(default_factory=dict)
-    fingerprints: tuple[str, ...] = field(metadata=_SHA256.metadata, default=())
+    fingerprints: tuple[str, ...] = field(metadata=SHA256.metadata, default=())
 
     def mismatches(self, manifest: Manifest, fingerprint: str) -> list[str]:
         """Return in what a dataset is not the one of this track; nothing where it is."""

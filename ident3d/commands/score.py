@@ -35,7 +35,7 @@ class Score:
     extras: tuple[Literal["nonlinear_r2", "dci"], ...] = ()
     """Slower metrics to add."""
     ceiling: Path | None = None
-    """The submission of a supervised encoder, whose scores are shown as the ceiling."""
+    """The submission of a supervised encoder; the scores of its first seed are shown as the ceiling."""
     json: bool = False
     """Print the scores as JSON."""
 

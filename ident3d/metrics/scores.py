@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,9 @@ class FactorScores:
         return cls.reduced(factors, values[None], lambda draws: np.asarray(draws[0]))
 
     @classmethod
-    def reduced(cls, factors: Sequence[Factor], draws: npt.NDArray[np.float64], reduce: Any) -> FactorScores:
+    def reduced(
+        cls, factors: Sequence[Factor], draws: npt.NDArray[np.float64], reduce: Callable[[npt.NDArray[np.float64]], Any]
+    ) -> FactorScores:
         """Reduce many draws of the factors' numbers to one of each.
 
         Args:

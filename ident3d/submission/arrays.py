@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_WIDTH", "check_embeddings", "check_ids", "decode_array", "encode_array"]
+__all__ = ["MAX_WIDTH", "check_embeddings", "check_ids", "decode_array", "encode_array", "named"]
 
 MAX_WIDTH = 1 << 16
 _NAMED = 5

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field
 
 from ident3d.submission.schema import Rule
 
-__all__ = ["MAX_SEEDS", "ROLES", "Compute", "Metadata"]
+__all__ = ["LINK", "MAX_SEEDS", "METRICS", "ROLES", "SHA256", "TEXT", "Compute", "Metadata"]
 
 MAX_SEEDS = 64
 ROLES = ("contender", "floor", "ceiling")
+METRICS = ("r2", "mcc_pearson", "mcc_spearman")
+"""The metrics that are claimed, and that the leaderboard holds."""
 
-_TEXT = Rule(max_length=1000)
-_SHA256 = Rule(what="a SHA-256 in 64 lower-case hexadecimal digits", pattern="[0-9a-f]{64}")
+TEXT = Rule(max_length=1000)
+SHA256 = Rule(what="a SHA-256 in 64 lower-case hexadecimal digits", pattern="[0-9a-f]{64}")
 _SPLIT = Rule(what="the name of a split, such as test", pattern=r"[a-z][a-z0-9_]{0,39}")
 _SEEDS = Rule(low=0, high=2**63 - 1, min_items=1, max_items=MAX_SEEDS)
-_LINK = Rule(
-    what="a web address that starts with https:// or http://", pattern=r"https?://[^\s\"'<>`]+", max_length=300
-)
-_METRICS = ("r2", "mcc_pearson", "mcc_spearman")
-_CLAIM = Rule(what="a fraction, at most 1", low=-1e3, high=1, max_items=len(_METRICS))
+LINK = Rule(what="a web address that starts with https:// or http://", pattern=r"https?://[^\s\"'<>`]+", max_length=300)
+_CLAIM = Rule(what="a fraction, at most 1", low=-1e3, high=1, max_items=len(METRICS))
 
 
 @dataclass(frozen=True)
@@ -61,24 +60,24 @@ class Metadata:
 
     name: str = field(metadata=Rule(max_length=80).metadata)
     authors: tuple[str, ...] = field(metadata=Rule(max_length=80, min_items=1).metadata)
-    method: str = field(metadata=_TEXT.metadata)
-    encoder: str = field(metadata=_TEXT.metadata)
-    training_data: str = field(metadata=_TEXT.metadata)
-    conditional: str = field(metadata=_TEXT.metadata)
-    fingerprint: str = field(metadata=_SHA256.metadata)
+    method: str = field(metadata=TEXT.metadata)
+    encoder: str = field(metadata=TEXT.metadata)
+    training_data: str = field(metadata=TEXT.metadata)
+    conditional: str = field(metadata=TEXT.metadata)
+    fingerprint: str = field(metadata=SHA256.metadata)
     split: str = field(metadata=_SPLIT.metadata, default="test")
     seeds: tuple[int, ...] = field(metadata=_SEEDS.metadata, default=(0,))
     revision: int = field(metadata=Rule(low=1, high=10_000).metadata, default=1)
     steps: int | None = field(metadata=Rule(low=0, high=10**12).metadata, default=None)
-    training_fingerprint: str | None = field(metadata=_SHA256.metadata, default=None)
+    training_fingerprint: str | None = field(metadata=SHA256.metadata, default=None)
     compute: Compute | None = None
-    links: tuple[str, ...] = field(metadata=_LINK.metadata, default=())
+    links: tuple[str, ...] = field(metadata=LINK.metadata, default=())
     role: str = field(metadata=Rule(choices=ROLES).metadata, default=ROLES[0])
     claimed: dict[str, float] = field(metadata=_CLAIM.metadata, default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"expected different seeds, got {list(self.seeds)}")
-        unknown = set(self.claimed) - set(_METRICS)
+        unknown = set(self.claimed) - set(METRICS)
         if unknown:
-            raise ValueError(f"claimed scores are of {', '.join(_METRICS)}, not of {', '.join(sorted(unknown))}")
+            raise ValueError(f"claimed scores are of {', '.join(METRICS)}, not of {', '.join(sorted(unknown))}")
