@@ -100,8 +100,9 @@ class TestBuildAndCheck:
         assert "index.html does not belong to the entries" in capsys.readouterr().out
         assert call("build") == 0
         assert call("check") == 0
+        assert "1 entries, all sound" in capsys.readouterr().out
         assert call("check", "--json") == 0
-        assert json.loads((capsys.readouterr().out.splitlines()[-1] and capsys.readouterr().out) or "null") is None
+        assert json.loads(capsys.readouterr().out) == {"sound": True, "entries": 1, "faults": []}
 
     def test_check_finds_what_changed(self, call, board_of, make_entry, folder, capsys):
         board_of(make_entry("A"), make_entry("B"))
