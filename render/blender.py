@@ -239,37 +239,31 @@ def _set_output(scene: Any, settings: Settings, path: Path) -> None:
 
 def _set_device(scene: Any, device: Device) -> tuple[Device, str]:
     """Switch to a device; return which one it is and the hardware's own name."""
-    if device is not Device.CPU:
-        wanted = GPUS if device is Device.AUTO else (device,)
-        for gpu in wanted:
-            names = _use_gpu(gpu)
-            if names:
-                scene.cycles.device = "GPU"
-                return gpu, ", ".join(names)
-        if device is not Device.AUTO:
-            there = [gpu.value for gpu in GPUS if _use_gpu(gpu)]
-            raise DeviceMissingError(
-                f"no device {device.value} for Blender {bpy.app.version_string} on this machine; there are "
-                f"{', '.join(['cpu', *there])}. --device auto takes the best one that is there"
-            )
-    scene.cycles.device = "CPU"
-    return Device.CPU, platform.processor() or platform.machine()
+    if device is Device.AUTO:
+        device = next((gpu for gpu in GPUS if _use(gpu)), Device.CPU)
+    names = _use(device)
+    if not names:
+        there = ", ".join(["cpu", *(gpu.value for gpu in GPUS if _use(gpu))])
+        raise DeviceMissingError(
+            f"no device {device.value} for Blender {bpy.app.version_string} on this machine; there are {there}. "
+            "--device auto takes the best one that is there"
+        )
+    scene.cycles.device = "CPU" if device is Device.CPU else "GPU"
+    scene.cycles.denoising_use_gpu = device is not Device.CPU
+    return device, ", ".join(names)
 
 
-def _use_gpu(gpu: Device) -> list[str]:
+def _use(device: Device) -> list[str]:
     """Enable all hardware of a kind; return its names, none if there is none."""
     preferences = bpy.context.preferences.addons["cycles"].preferences
     try:
-        preferences.compute_device_type = gpu.value.upper()
+        preferences.compute_device_type = "NONE" if device is Device.CPU else device.value.upper()
     except TypeError:  # this Blender was built without it
         return []
     preferences.refresh_devices()
-    names = []
     for hardware in preferences.devices:
-        hardware.use = hardware.type == gpu.value.upper()
-        if hardware.use:
-            names.append(hardware.name)
-    return names
+        hardware.use = hardware.type == device.value.upper()
+    return [hardware.name for hardware in preferences.devices if hardware.use]
 
 
 def _set_quality(scene: Any, quality: Quality) -> None:
@@ -285,7 +279,6 @@ def _set_quality(scene: Any, quality: Quality) -> None:
         cycles.denoising_input_passes = "RGB_ALBEDO_NORMAL"
         cycles.denoising_prefilter = quality.denoiser.prefilter.value
         cycles.denoising_quality = quality.denoiser.quality.value
-        cycles.denoising_use_gpu = False
     cycles.max_bounces = 0
     cycles.transparent_max_bounces = 8
     cycles.blur_glossy = 2.0

@@ -117,6 +117,8 @@ class WorkerProcess:
 
     def interrupt(self) -> None:
         """Make the process end; a thread that waits for its answer gets a WorkerDiedError. Safe from any thread."""
+        if self._process.poll() is not None:
+            return  # its number may be another process's by now
         if hasattr(os, "killpg"):
             # The whole group, since the program may be a script that started Blender.
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from render.devices import Device
 from render.quality import Quality
 
-__all__ = ["About", "Settings"]
+__all__ = ["LARGEST", "SMALLEST", "About", "Settings"]
+
+SMALLEST, LARGEST = 4, 65536
+"""Bounds of a picture's width and height in pixels; Blender would silently render another size."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,7 @@ class Settings:
 
     Attributes:
         quality: settings of the sampler and the denoiser.
-        resolution: width and height in pixels, 1 or more.
+        resolution: width and height in pixels, from SMALLEST to LARGEST.
         device: what renders.
         threads: threads of one worker, 1 or more.
     """
@@ -25,10 +28,12 @@ class Settings:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.resolution < 1 or self.threads < 1:
+        if not SMALLEST <= self.resolution <= LARGEST:
             raise ValueError(
-                f"expected a resolution and threads of 1 or more, not {self.resolution} and {self.threads}"
+                f"Blender renders pictures of {SMALLEST} to {LARGEST} pixels a side, not {self.resolution}"
             )
+        if self.threads < 1:
+            raise ValueError(f"expected 1 or more threads, not {self.threads}")
 
 
 @dataclass(frozen=True)

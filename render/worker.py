@@ -68,7 +68,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         request = json.loads(line)
         try:
             picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
-        except (ValueError, RuntimeError, OSError) as error:
+        except (RenderError, ValueError, RuntimeError, OSError) as error:
             _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
         else:
             _answer(answers, {"memory": memory()}, picture)

@@ -211,8 +211,10 @@ def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_last_words(
 def test_wrong_settings_are_refused_before_anything_starts(tmp_path):
     with pytest.raises(ValueError, match="1 or more workers, not 0"):
         Pool(SETTINGS, 0)
-    with pytest.raises(ValueError, match="resolution and threads of 1 or more, not 0"):
+    with pytest.raises(ValueError, match="4 to 65536 pixels a side, not 0"):
         Settings(quality("draft"), resolution=0)
+    with pytest.raises(ValueError, match="1 or more threads"):
+        Settings(quality("draft"), resolution=8, threads=0)
     with pytest.raises(ValueError, match="expected tries"):
         Patience(tries=0)
     with pytest.raises(FileNotFoundError, match="no such program"):
