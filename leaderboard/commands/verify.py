@@ -25,7 +25,7 @@ class Verify:
     """
 
     entry: tyro.conf.Positional[str]
-    """The entry's file, relative to the board's folder."""
+    """The entry's file: its path, or its path within the board's folder."""
     encoder: Path
     """The encoder: one ONNX file that maps float32 pictures (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
     in safetensors say, are not taken, and code is never run."""
@@ -47,9 +47,11 @@ class Verify:
         from ident3d.dataset import ThreeDIdent
 
         board = Board.read(self.board)
-        if self.entry not in board.entries:
+        path, folder = Path(self.entry).resolve(), self.board.resolve()
+        name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else self.entry
+        if name not in board.entries:
             raise BoardError(f"no entry {self.entry!r}; the entries are {', '.join(board.entries) or 'none'}")
-        entry = board.entries[self.entry]
+        entry = board.entries[name]
         track = board.tracks[entry.track]
         encoder = OnnxEncoder(self.encoder, self.threads)
         data, sealed = (ThreeDIdent(root, split=track.split) for root in (self.data, self.sealed))
@@ -63,7 +65,7 @@ class Verify:
             tolerance=self.tolerance,
             sealed_tolerance=self.sealed_tolerance,
         )
-        board.replace(self.entry, found)
+        board.replace(name, found)
         if found.verification is not None:
             sys.stdout.write(
                 f"verified: R2 {found.verification.r2:.4f} on the track's split, {found.verification.sealed_r2:.4f} on "

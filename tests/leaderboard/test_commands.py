@@ -197,6 +197,10 @@ class TestVerify:
         assert board.entries[added].verification.sealed_r2 > 0.99
         assert board.entries[added].verification.sealed_rows == 80
 
+    def test_an_entry_by_its_path(self, verify, added, encoder, folder):
+        assert verify(folder / added, encoder()) == 0
+        assert Board.read(folder).entries[added].verification is not None
+
     def test_an_encoder_that_knows_less(self, verify, added, encoder, folder, caplog):
         assert verify(added, encoder(columns=5)) == 1
         assert "not verified: the encoder's R2 on the track's split is" in caplog.text
