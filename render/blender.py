@@ -125,8 +125,8 @@ class _BuiltBody:
         data.polygons.foreach_set("use_smooth", [mesh.smooth] * len(mesh.faces))
         data.update()
         self.object = _new_object(scene, body.name, data)
-        self.colours = _new_material(body.name, body.material)
-        data.materials.append(bpy.data.materials[body.name])
+        material, self.colours = _new_material(body.name, body.material)
+        data.materials.append(material)
 
     def place(self, body: Body) -> None:
         self.object.location = body.location
@@ -163,7 +163,8 @@ def _new_object(scene: Any, name: str, data: Any) -> Any:
     return thing
 
 
-def _new_material(name: str, material: Material) -> list[Any]:
+def _new_material(name: str, material: Material) -> tuple[Any, list[Any]]:
+    """Return a new material, and the sockets that take the body's colour."""
     data = bpy.data.materials.new(name)
     if bpy.app.version < (5, 0):
         data.use_nodes = True
@@ -195,7 +196,7 @@ def _new_material(name: str, material: Material) -> list[Any]:
     outer = mixed(material.ior, inner, coat)
     output = node("ShaderNodeOutputMaterial")
     tree.links.new(outer.outputs[0], output.inputs["Surface"])
-    return [diffuse.inputs["Color"], velvet.inputs["Color"]]
+    return data, [diffuse.inputs["Color"], velvet.inputs["Color"]]
 
 
 def _set_camera(thing: Any, camera: Camera) -> None:

@@ -10,6 +10,7 @@ Only the standard library, NumPy and bpy are needed here.
 
 import json
 import os
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -56,22 +57,26 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     first = json.loads(requests.readline())
+    folder = Path(first["folder"])
     try:
-        blender = _load(from_plain(Settings, first["settings"]), Path(first["folder"]))
+        blender = _load(from_plain(Settings, first["settings"]), folder)
     except RenderError as error:
         answers.write(GREETING)
         _answer(answers, {"error": type(error).__name__, "message": str(error)})
         return
     answers.write(GREETING)
     _answer(answers, {"about": to_plain(blender.about)})
-    for line in requests:
-        request = json.loads(line)
-        try:
-            picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
-        except (RenderError, ValueError, RuntimeError, OSError) as error:
-            _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
-        else:
-            _answer(answers, {"memory": memory()}, picture)
+    try:
+        for line in requests:
+            request = json.loads(line)
+            try:
+                picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
+            except (RenderError, ValueError, RuntimeError, OSError) as error:
+                _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
+            else:
+                _answer(answers, {"memory": memory()}, picture)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # the parent does so too, unless it was killed
 
 
 def _load(settings: Settings, folder: Path) -> Any:
