@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ident3d.pairs.faiss_library import bounded_threads, faiss_library
+from ident3d.pairs.backend import Options
+from ident3d.pairs.faiss_library import bounded_threads, check_gpu, faiss_library
 from ident3d.pairs.points import Points
 
 __all__ = ["HnswBackend", "IvfBackend"]
@@ -25,41 +26,38 @@ class FaissBackend(ABC):
 
     Args:
         points: the points, on the CPU.
-        threads: the most threads that a search uses; None: as many as torch.
-        effort: how much of the index a search looks at; None for the backend's own choice.
-        device: where the search runs.
+        options: how the search runs.
         stored: the index as FAISS writes it, from another process; built where None.
+
+    Raises:
+        ValueError: if FAISS sees no GPU where one is asked for.
     """
 
     is_exact = False
 
-    def __init__(
-        self,
-        points: Points,
-        threads: int | None,
-        effort: int | None = None,
-        device: torch.device | None = None,
-        stored: Tensor | None = None,
-    ) -> None:
+    def __init__(self, points: Points, options: Options, stored: Tensor | None = None) -> None:
+        on_gpu = options.device.type != "cpu"
+        if on_gpu:
+            check_gpu(options.device)
         faiss = faiss_library()
-        self._state = (points, threads, effort, device)
-        self._threads = threads
+        self._points = points
+        self._options = options
         # One thread: with more, the graph of HNSW depends on which thread came first.
         with bounded_threads(1):
             self._cpu_index: Any = self._built(points) if stored is None else faiss.deserialize_index(stored.numpy())
-        self._set_effort(effort)
+        self._set_effort(options.effort)
         self._index = self._cpu_index
-        if device is not None and device.type != "cpu":
+        if on_gpu:
             self._resources = faiss.StandardGpuResources()
-            self._index = faiss.index_cpu_to_gpu(self._resources, device.index or 0, self._cpu_index)
+            self._index = faiss.index_cpu_to_gpu(self._resources, options.device.index or 0, self._cpu_index)
 
-    def __reduce__(self) -> tuple[type["FaissBackend"], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type["FaissBackend"], tuple[Points, Options, Tensor]]:
         stored = torch.from_numpy(faiss_library().serialize_index(self._cpu_index))
-        return type(self), (*self._state, stored)
+        return type(self), (self._points, self._options, stored)
 
     def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return candidates of each query; see :class:`~ident3d.pairs.index.Backend`."""
-        with bounded_threads(self._threads):
+        with bounded_threads(self._options.threads):
             _, found = self._index.search(queries.numpy(), _CANDIDATES)
         points = torch.from_numpy(found)
         usable = points >= 0 if banned is None else (points >= 0) & (points != banned[:, None])

@@ -69,7 +69,7 @@ def _torch(points: Points, options: Options) -> Backend:
 def _ivf(points: Points, options: Options) -> Backend:
     from ident3d.pairs.approximate import IvfBackend
 
-    return IvfBackend(points, options.threads, options.effort, options.device)
+    return IvfBackend(points, options)
 
 
 def _hnsw(points: Points, options: Options) -> Backend:
@@ -79,7 +79,7 @@ def _hnsw(points: Points, options: Options) -> Backend:
         raise ValueError(
             f"backend='hnsw' runs on the CPU only, not on {options.device}; 'exact' and 'ivf' run on a GPU"
         )
-    return HnswBackend(points, options.threads, options.effort)
+    return HnswBackend(points, options)
 
 
 BACKENDS: dict[str, Callable[[Points, Options], Backend]] = {

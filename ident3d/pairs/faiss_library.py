@@ -8,7 +8,7 @@ import torch
 
 from ident3d.errors import MissingDependencyError
 
-__all__ = ["bounded_threads", "faiss_library"]
+__all__ = ["bounded_threads", "check_gpu", "faiss_library"]
 
 
 def faiss_library() -> Any:
@@ -24,6 +24,14 @@ def faiss_library() -> Any:
             "faiss", "match pairs with this backend (backend='torch' does without)", None
         ) from error
     return faiss
+
+
+def check_gpu(device: torch.device) -> None:
+    """Raise ValueError if FAISS cannot search on ``device``."""
+    faiss = faiss_library()
+    gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    if device.type != "cuda" or (device.index or 0) >= gpus:
+        raise ValueError(f"FAISS sees no GPU {device}; use backend='torch', or device='cpu'")
 
 
 @contextlib.contextmanager

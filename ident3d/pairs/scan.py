@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ident3d.pairs.faiss_library import faiss_library
+from ident3d.pairs.faiss_library import check_gpu, faiss_library
 from ident3d.pairs.points import Points
 
 __all__ = ["GpuFlatBackend", "TorchBackend"]
@@ -79,9 +79,8 @@ class GpuFlatBackend:
     is_exact = True
 
     def __init__(self, points: Points, device: torch.device) -> None:
+        check_gpu(device)
         faiss = faiss_library()
-        if not hasattr(faiss, "GpuIndexFlatL2") or faiss.get_num_gpus() <= (device.index or 0):
-            raise ValueError(f"FAISS sees no GPU {device}; use backend='torch', or device='cpu'")
         self._points = points
         self._device = device
         self._candidates = min(_GPU_CANDIDATES, len(points))

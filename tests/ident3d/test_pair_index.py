@@ -331,6 +331,14 @@ def test_unusable_requests_are_refused():
             index.match(rows(5), [0, 1, 2, 3, outside])
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_a_gpu_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="FAISS sees no GPU cuda; use backend='torch', or device='cpu'"):
+        PairIndex(rows(5), device="cuda")
+    with pytest.raises(ValueError, match="FAISS sees no GPU cuda:1"):
+        PairIndex(rows(50), "ivf", device="cuda:1")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("backend", ["exact", "torch"])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from ident3d import ThreeDIdent
 from ident3d.conditionals import Normal, Uniform, VonMisesFisher
 from ident3d.errors import DatasetError
 from ident3d.pairs.augmented import AugmentedPairs
@@ -211,6 +212,21 @@ def test_own_index_and_space():
     pairs = PositivePairs(data, VonMisesFisher(50.0), 64, space=Sphere(10), index=PairIndex(data.latents, "torch"))
     batch = pairs.batch(0)
     assert ((batch.z * batch.z_pos).sum(dim=1) > 0.3).double().mean() > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_three_lines_serve_pairs_of_the_sample():
+    data = ThreeDIdent("sample")
+    pairs = PositivePairs(data, Normal(0.1), batch_size=8)
+    batch = next(iter(pairs.loader(num_workers=1)))
+    assert batch.x.shape == (8, 3, 64, 64)
+    for rows, x in ((batch.ids, batch.x), (batch.ids_pos, batch.x_pos)):
+        for row, picture in zip(rows.tolist(), x.permute(0, 2, 3, 1).numpy(), strict=True):
+            image, latents = data[row]
+            np.testing.assert_array_equal(picture, np.asarray(image))
+            assert torch.equal(latents, data.latents[row])
+    again = pickle.loads(pickle.dumps(pairs))  # noqa: S301 - our own bytes
+    assert_equal_batches([again.batch(0)], [batch])
 
 
 def test_unusable_arguments_are_refused():
