@@ -23,7 +23,9 @@ LAYOUTS: Mapping[str, tuple[Callable[[Path], list[str]], Callable[[Path, str], S
 
 
 def resolve_root(root: str | Path) -> Path:
-    """Return the folder that ``root`` stands for; "sample" is the dataset inside the package.
+    """Return the folder that ``root`` stands for, as an absolute path; "sample" is the dataset inside the package.
+
+    Absolute, so that the folder is still found when the process, or a worker of it, changes its working directory.
 
     Raises:
         FileNotFoundError: if there is no such folder; the message says how to get data.
@@ -36,7 +38,7 @@ def resolve_root(root: str | Path) -> Path:
             f"there is no folder {path}. Render one (python -m render {path}), download the published one "
             f"(ident3d download {path}), or use root='{SAMPLE}' for the small one that comes with ident3d"
         )
-    return path
+    return path.absolute()
 
 
 def splits_of(root: Path) -> list[str]:

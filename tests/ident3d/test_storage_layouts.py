@@ -1,5 +1,8 @@
 """Which layout a folder has, and what is said where it has none."""
 
+import pickle
+
+import numpy as np
 import pytest
 
 from ident3d.conversion import convert
@@ -41,6 +44,18 @@ def test_a_folder_without_a_dataset(tmp_path):
     with pytest.raises(DatasetError, match=r"holds no dataset: expected data/\*\.parquet, or raw_latents\.npy"):
         open_split(tmp_path, "train")
     assert splits_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("layout", ["native", "published", "decoded"])
+def test_a_relative_root_outlives_a_change_of_the_working_directory(request, monkeypatch, tmp_path, layout):
+    made = request.getfixturevalue("native" if layout == "decoded" else layout)
+    if layout == "decoded":
+        convert(made.root, made.root, "decoded")
+    monkeypatch.chdir(made.root.parent)
+    split = open_split(made.root.name, "train")
+    monkeypatch.chdir(tmp_path.parent)
+    for opened in (split, pickle.loads(pickle.dumps(split))):  # noqa: S301 - our own bytes
+        np.testing.assert_array_equal(opened.pixels(40), made.pixels["train"][40])
 
 
 def test_the_sample_lies_in_the_package():
