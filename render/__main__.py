@@ -1,5 +1,6 @@
 """The command line of the renderer: ``python -m render ROOT ...``, and four commands beside it."""
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -48,4 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # What a batch system ends a job with is Ctrl-C to us: it is said what is kept, and no worker stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

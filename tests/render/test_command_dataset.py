@@ -123,16 +123,18 @@ def test_a_kill_at_any_moment_costs_nothing(tmp_path, rendered_files, moment):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_done_and_leaves_no_process(tmp_path, rendered_files):
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "batch system"])
+def test_an_end_from_outside_keeps_what_is_done_and_leaves_no_worker(tmp_path, rendered_files, end):
     process = start(tmp_path)
     wait_for(lambda: _journal_holds(tmp_path, 2), process)
-    process.send_signal(signal.SIGINT)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert workers
+    process.send_signal(end)
     _, words = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command goes on from there" in words
     assert "Traceback" not in words
-    workers = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in workers
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
     assert render(tmp_path) == 0
     assert files_of(tmp_path) == rendered_files
 
