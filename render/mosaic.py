@@ -1,12 +1,15 @@
 """Pictures side by side in one, with names over the columns and beside the rows."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-__all__ = ["mosaic"]
+from render.folder import check_writable
+
+__all__ = ["check_output", "mosaic"]
 
 _GAP = 2
 _FONT_PIXELS = 12
@@ -39,6 +42,21 @@ def mosaic(pictures: npt.NDArray[np.uint8], columns: Sequence[str] = (), rows: S
         for column in range(count_columns):
             canvas.paste(Image.fromarray(pictures[row, column]), (left + column * (width + _GAP), y))
     return canvas
+
+
+def check_output(path: Path) -> None:
+    """Raise an error unless a picture can be written to ``path``, before the work that makes it.
+
+    Raises:
+        ValueError: if the name does not end like one of a format that can be written, .png say.
+        FileExistsError: if it is a folder.
+        OSError: if no files can be made where it lies.
+    """
+    if Image.registered_extensions().get(path.suffix.lower()) not in Image.SAVE:
+        raise ValueError(f"{path} is no name for a picture: expected one that ends in .png")
+    if path.is_dir():
+        raise FileExistsError(f"{path} is a folder; expected the name of a picture to write")
+    check_writable(path.parent)
 
 
 def _broken(name: str, width: int, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> list[str]:

@@ -8,7 +8,7 @@ import tyro
 
 from ident3d.commandline import EXIT_OK
 from render.contact_sheet import contact_sheet
-from render.folder import check_writable
+from render.mosaic import check_output
 
 __all__ = ["ContactSheet"]
 
@@ -31,7 +31,7 @@ class ContactSheet:
 
     def run(self) -> int:
         """Draw and write; return the exit status."""
-        check_writable(self.output.parent)
+        check_output(self.output)
         picture = contact_sheet(self.root, self.split, self.count)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         picture.save(self.output)

@@ -9,7 +9,7 @@ import tyro
 from ident3d.commandline import EXIT_OK
 from ident3d.latents import sample_latents
 from render.commands.hardware import Hardware, HueMapName, QualityName
-from render.folder import check_writable
+from render.mosaic import check_output
 from render.quality import quality
 from render.traversal import traversal, traversal_latents
 from render.world import World
@@ -46,7 +46,7 @@ class Traversal:
         world = World().with_hue_map(self.hue_map)
         base = _INNER * sample_latents(1, self.seed, split="traversal", factors=world.factors)[0]
         traversal_latents(base, self.steps)  # says what is wrong before Blender is started
-        check_writable(self.output.parent)
+        check_output(self.output)
         with self.hardware.pool(quality(self.quality), self.resolution) as pool:
             picture = traversal(world, base, self.steps, pool)
         self.output.parent.mkdir(parents=True, exist_ok=True)

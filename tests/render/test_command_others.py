@@ -53,6 +53,16 @@ def test_a_contact_sheet_is_drawn(rendered, tmp_path):
     assert any((corner == stored.pixels(row)).all() for row in range(6))
 
 
+@pytest.mark.parametrize("arguments", [("traversal",), ("contact-sheet", "sample")], ids=["traversal", "contact sheet"])
+@pytest.mark.parametrize(
+    ("name", "said"), [("figure", "ends in .png"), ("figure.txt", "ends in .png"), ("folder.png", "is a folder")]
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(tmp_path, caplog, arguments, name, said):
+    (tmp_path / "folder.png").mkdir()
+    assert main([*arguments, str(tmp_path / name)]) == 2
+    assert said in caplog.text
+
+
 @pytest.mark.slow
 @needs_bpy
 def test_check_says_what_there_is_and_renders_a_picture(capsys):
