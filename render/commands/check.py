@@ -11,7 +11,7 @@ from ident3d.latents import sample_latents
 from ident3d.storage.split import decode
 from render.commands.hardware import Hardware, QualityName
 from render.devices import GPUS
-from render.errors import BlenderMissingError, DeviceMissingError, RenderError
+from render.errors import DeviceMissingError, RenderError
 from render.libraries import RELEASES, missing_packages
 from render.pool import Job
 from render.quality import quality
@@ -78,5 +78,7 @@ class Check:
             try:
                 with replace(self.hardware, workers=1, device=device.value).pool(quality("draft"), 16) as pool:
                     yield f"{device} ({pool.about.device_name})"
-            except (DeviceMissingError, BlenderMissingError):
+            except DeviceMissingError:
                 continue
+            except RenderError as error:  # a broken driver, say, which does no harm to the other devices
+                yield f"{device} (not usable: {error})"
