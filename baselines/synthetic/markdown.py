@@ -85,7 +85,8 @@ def footer(outcomes: Mapping[int, Outcome], budget: Mapping[str, object]) -> str
     commands = dict.fromkeys(str(outcome.provenance["command"]) for outcome in held)
     machines = dict.fromkeys(
         f"{outcome.provenance['processor']}, {outcome.provenance['device']}, "
-        f"threads: {outcome.provenance['threads']}, torch {outcome.provenance['versions']['torch']}"
+        f"threads: {outcome.provenance['threads']}, hidden layers in "
+        f"{outcome.provenance['hidden_layers']}, torch {outcome.provenance['versions']['torch']}"
         for outcome in held
     )
     loads = [float(outcome.provenance["load"]) for outcome in held if outcome.provenance["load"] is not None]

@@ -103,7 +103,10 @@ class Reproduction:
             history=history,
             identity=identity_snapshot(item.experiment, self.seeds),
             supervised=ceiling,
-            provenance=provenance(self.device),
+            provenance={
+                **provenance(self.device),
+                "hidden_layers": str(self.budget.hidden_type(self.device)).removeprefix("torch."),
+            },
         )
 
     def _train(self, experiment: Experiment, label: str) -> tuple[Snapshot, ...]:
