@@ -59,24 +59,28 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     first = json.loads(requests.readline())
     folder = Path(first["folder"])
     try:
-        blender = _load(from_plain(Settings, first["settings"]), folder)
+        _render(from_plain(Settings, first["settings"]), folder, requests, answers)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # the parent does so too, unless it was killed
+
+
+def _render(settings: Settings, folder: Path, requests: BinaryIO, answers: BinaryIO) -> None:
+    try:
+        blender = _load(settings, folder)
     except RenderError as error:
         answers.write(GREETING)
         _answer(answers, {"error": type(error).__name__, "message": str(error)})
         return
     answers.write(GREETING)
     _answer(answers, {"about": to_plain(blender.about)})
-    try:
-        for line in requests:
-            request = json.loads(line)
-            try:
-                picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
-            except (RenderError, ValueError, RuntimeError, OSError) as error:
-                _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
-            else:
-                _answer(answers, {"memory": memory()}, picture)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # the parent does so too, unless it was killed
+    for line in requests:
+        request = json.loads(line)
+        try:
+            picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
+        except (RenderError, ValueError, RuntimeError, OSError) as error:
+            _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
+        else:
+            _answer(answers, {"memory": memory()}, picture)
 
 
 def _load(settings: Settings, folder: Path) -> Any:

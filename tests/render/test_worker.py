@@ -1,4 +1,7 @@
+"""What runs in a worker process, without its parent."""
+
 import json
+import os
 import subprocess
 
 import pytest
@@ -11,39 +14,39 @@ from render.settings import Settings
 from render.worker import GREETING
 from tests.render.command_line import needs_bpy
 
+PROGRAM = Program.find()
 SETTINGS = to_plain(Settings(quality("draft"), resolution=8))
 
 
-def _serve_nothing(folder, environment):
-    """Start a worker, close its input, and return what it answered."""
-    program = Program.find()
-    first = json.dumps({"settings": SETTINGS, "folder": str(folder)}).encode() + b"\n"
-    done = subprocess.run(
-        program.command,
-        input=first,
-        capture_output=True,
-        check=True,
-        timeout=120,
-        env=program.environment | environment,
+def _started(folder, **environment):
+    worker = subprocess.Popen(
+        PROGRAM.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PROGRAM.environment | environment
     )
-    _, _, answer = done.stdout.partition(GREETING)
-    return json.loads(answer)
+    worker.stdin.write(json.dumps({"settings": SETTINGS, "folder": str(folder)}).encode() + b"\n")
+    worker.stdin.flush()
+    return worker
 
 
 @needs_bpy
-def test_a_worker_whose_parent_is_gone_leaves_nothing_behind(tmp_path):
+@pytest.mark.parametrize("ready", [True, False], ids=["after", "before"])
+def test_a_worker_whose_parent_goes_after_or_before_it_is_ready_leaves_nothing_behind(tmp_path, ready):
     folder = tmp_path / "pictures"
     folder.mkdir()
     (folder / "picture.png").write_bytes(b"half a picture")
-    assert _serve_nothing(folder, {})["about"]["device"]
+    with _started(folder) as worker:
+        if ready:
+            assert GREETING in worker.stdout.readline()
+        worker.stdout.close()
+        worker.stdin.close()
+        assert worker.wait(timeout=120) == 0
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("reason", ["libGL.so.1: cannot open shared object file"])
-def test_a_worker_that_cannot_load_blender_says_why(tmp_path, reason):
-    (tmp_path / "bpy.py").write_text(f"raise ImportError({reason!r})\n")
-    answer = _serve_nothing(
-        tmp_path / "pictures", {"PYTHONPATH": f"{tmp_path}:{Program.find().environment['PYTHONPATH']}"}
-    )
+def test_a_worker_that_cannot_load_blender_says_why(tmp_path):
+    (tmp_path / "bpy.py").write_text("raise ImportError('libGL.so.1: cannot open shared object file')\n")
+    path = os.pathsep.join([str(tmp_path), PROGRAM.environment["PYTHONPATH"]])
+    with _started(tmp_path / "pictures", PYTHONPATH=path) as worker:
+        answers, _ = worker.communicate(timeout=120)
+    answer = json.loads(answers.partition(GREETING)[2])
     assert answer["error"] == BlenderMissingError.__name__
-    assert reason in answer["message"]
+    assert "libGL.so.1: cannot open" in answer["message"]
