@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from filelock import FileLock
 from tqdm import tqdm
 
 from ident3d.errors import DatasetError
@@ -35,7 +36,8 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     """Convert all splits of a dataset to another layout; every picture keeps its pixels.
 
     What is made appears under its name only when it is whole. A run that was interrupted leaves a hidden folder at
-    most, which the next run replaces.
+    most, which the next run replaces. Of several processes that convert to one place, one works and the others wait;
+    the empty file that they wait for, hidden beside what is made, stays.
 
     Args:
         root: the dataset, in any layout, or "sample".
@@ -58,15 +60,21 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
         raise ValueError(f"expected one of the layouts {', '.join(_READ_FROM)}, not {to!r}")
     if rows_per_shard < 1:
         raise ValueError(f"a shard holds one row or more, not {rows_per_shard}")
-    folder, target = resolve_root(root), Path(out).expanduser()
+    folder, target = resolve_root(root), Path(out).expanduser().absolute()
     source = _open(folder, to)
     place = _place(folder, target, to)
-    if to == "decoded" and decoded_splits(target):
-        if _is_up_to_date(source, target):
-            _LOG.info("%s is up to date", place)
-            return target
-        if target.resolve() != folder.resolve():
-            raise ValueError(f"{place} is a cache of something else: give another folder, or remove it first")
+    if to == "decoded" and _has_cache(source, folder, target):
+        return target
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(_hidden(place, "lock")):
+        _place(folder, target, to)  # again: another process may have made it meanwhile
+        if not (to == "decoded" and _has_cache(source, folder, target)):
+            _write(source, place, to, rows_per_shard)
+    return target
+
+
+def _write(source: Source, place: Path, to: Target, rows_per_shard: int) -> None:
+    """Write a dataset in the layout ``to``, which takes the name ``place`` when it is whole."""
     if to == "published" and source.has_positives:
         _LOG.warning("the published layout has no place for exact positives: they are left behind")
     writers: dict[Target, _Writer] = {
@@ -76,19 +84,18 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     }
     pictures = source.rows * (2 if source.has_positives and to != "published" else 1)
     if to == "decoded":
-        _require_space(target, pictures * 3 * source.manifest.resolution**2)
+        _require_space(place.parent, pictures * 3 * source.manifest.resolution**2)
     with tqdm(total=pictures, unit=" pictures", desc=f"converting to {to}", disable=None) as bar:
         _make(place, lambda folder: writers[to](source, folder, bar.update))
-    return target
 
 
 def _make(place: Path, write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a hidden neighbour of ``place``, which takes that name when it is whole."""
-    staging, old = (place.with_name(f".{place.name}.{state}") for state in ("converting", "old"))
+    staging, old = _hidden(place, "converting"), _hidden(place, "old")
     for left in (staging, old):
         shutil.rmtree(left, ignore_errors=True)  # by a run that was interrupted
     try:
-        staging.mkdir(parents=True)
+        staging.mkdir()
         write(staging)
         if place.exists():
             place.rename(old)
@@ -96,6 +103,10 @@ def _make(place: Path, write: Callable[[Path], None]) -> None:
     finally:
         for left in (staging, old):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _hidden(place: Path, state: str) -> Path:
+    return place.with_name(f".{place.name}.{state}")
 
 
 def _open(folder: Path, to: Target) -> Source:
@@ -117,24 +128,36 @@ def _place(folder: Path, target: Path, to: Target) -> Path:
         raise ValueError(f"OUT is the dataset itself, {folder}: give another folder ({beside})")
     if out != source and out.is_relative_to(source):
         raise ValueError(f"OUT {target} lies inside of the dataset {folder}: give another folder ({beside})")
+    place = target / CACHE_FOLDER if to == "decoded" else target
     if out != source and target.exists():
         if not target.is_dir():
             raise ValueError(f"OUT {target} is a file; give a folder that is new or empty")
-        expected = {CACHE_FOLDER, f".{CACHE_FOLDER}.converting", f".{CACHE_FOLDER}.old"} if to == "decoded" else set()
-        others = sorted({path.name for path in target.iterdir()} - expected)
+        ours = [place, *(_hidden(place, state) for state in ("lock", "converting", "old"))]
+        others = sorted(path.name for path in target.iterdir() if path not in ours)
         if others:
             raise ValueError(f"OUT {target} holds something else already ({others[0]}); give a new or empty folder")
-    return target / CACHE_FOLDER if to == "decoded" else target
+    return place
 
 
-def _is_up_to_date(source: Source, target: Path) -> bool:
+def _has_cache(source: Source, folder: Path, target: Path) -> bool:
+    """Return whether an up-to-date cache is in ``target``; ValueError where it is one of something else."""
+    if not decoded_splits(target):
+        return False
     try:
         record = CacheRecord.read(target / CACHE_FOLDER)
         for split in source.splits:
             DecodedSplit(target, split)
+        signatures = {split: source_signature(stored.root, split) for split, stored in source.splits.items()}
+        if record.signatures == signatures:
+            _LOG.info("%s is up to date", target / CACHE_FOLDER)
+            return True
     except DatasetError:
-        return False
-    return record.signatures == {split: source_signature(stored.root, split) for split, stored in source.splits.items()}
+        pass  # damaged or stale
+    if target.resolve() != folder.resolve():
+        raise ValueError(
+            f"{target / CACHE_FOLDER} is a cache of something else: give another folder, or remove it first"
+        )
+    return False
 
 
 def _require_space(target: Path, needed: int) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import shutil
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -142,7 +143,8 @@ def test_exact_positives_go_along_where_there_is_a_place_for_them(native_pairs, 
 def test_a_cache_beside_the_shards_is_the_one_that_is_read(native):
     convert(native.root, native.root, "decoded")
     assert_same(native, native.root, "decoded")
-    assert sorted(path.name for path in native.root.iterdir()) == ["data", "decoded", "manifest.json"]
+    there = {path.name for path in native.root.iterdir()}
+    assert there == {"data", "decoded", "manifest.json", ".decoded.lock"}
 
 
 def test_a_cache_beside_the_published_layout(published):
@@ -181,7 +183,7 @@ def test_a_stale_cache_is_noticed_and_made_again(request, layout, tmp_path, make
         ThreeDIdent(moved)
     convert(moved, moved, "decoded")
     np.testing.assert_array_equal(ThreeDIdent(moved).pixels(np.arange(71)), other.pixels["train"])
-    assert not list(moved.glob(".decoded*"))
+    assert [path.name for path in moved.glob(".*")] == [".decoded.lock"]
 
 
 def test_a_cache_of_pictures_that_changed_under_the_same_latents_is_stale(native, make_native, tmp_path):
@@ -222,8 +224,8 @@ def test_an_interrupted_conversion_leaves_nothing_and_can_be_run_again(request, 
     resume = interrupt(monkeypatch, after)
     with pytest.raises(KeyboardInterrupt):
         convert(made.root, out, to, rows_per_shard=10)
-    assert not out.exists() or list(out.iterdir()) == []
-    assert list(tmp_path.glob(".*")) == []
+    assert not out.exists() or [path.name for path in out.iterdir()] == [".decoded.lock"]
+    assert {path.name for path in tmp_path.glob(".*")} <= {".out.lock"}
     resume()
     convert(made.root, out, to, rows_per_shard=10)
     assert_same(made, out, to)
@@ -238,6 +240,22 @@ def test_what_a_killed_conversion_left_is_replaced(native, tmp_path, to):
     convert(native.root, out, to)
     assert_same(native, out, to)
     assert not left.exists()
+
+
+@pytest.mark.parametrize(("to", "succeed"), [("decoded", 3), ("published", 1)])
+def test_of_processes_that_convert_to_one_place_one_works(native, tmp_path, to, succeed):
+    def attempt(_):
+        try:
+            convert(native.root, tmp_path / "out", to)
+        except ValueError as error:
+            assert "holds something else already" in str(error)  # noqa: PT017 - the others succeed
+            return False
+        return True
+
+    # Locks are those of open files: threads wait for each other as processes do.
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(attempt, range(3))) == succeed
+    assert_same(native, tmp_path / "out", to)
 
 
 def test_a_damaged_picture_stops_the_conversion(published, tmp_path):
