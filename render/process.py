@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from render.worker import GREETING
 
 __all__ = ["Picture", "WorkerProcess"]
 
+_LOG = logging.getLogger("ident3d.render")
 _LAST_WORDS = 20  # lines of a worker's standard error that are kept
 _PATIENCE_S = 10.0
 _ERRORS = {error.__name__: error for error in (BlenderMissingError, DeviceMissingError, RenderError)}
@@ -48,7 +50,8 @@ class WorkerProcess:
 
     def __init__(self, program: Program, settings: Settings) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ident3d-", dir=_memory_folder(), ignore_cleanup_errors=True)
-        self._words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._words: deque[str] = deque(maxlen=_LAST_WORDS)  # lines of its standard error that nobody has seen yet
+        self._said: set[str] = set()
         # A session of its own, so that Ctrl-C in a terminal reaches the parent alone, which then ends its workers.
         self._process = subprocess.Popen(
             program.command,
@@ -75,7 +78,9 @@ class WorkerProcess:
         for line in self._stdout:  # what comes before the greeting is the program's own chatter
             _, found, header = line.partition(GREETING)
             if found:
-                return from_plain(About, self._header(header)["about"])
+                about = from_plain(About, self._header(header)["about"])
+                self._said.update(tuple(self._words))  # at the start it complains of sound cards and displays
+                return about
         raise self._died()
 
     @property
@@ -95,6 +100,7 @@ class WorkerProcess:
         png = self._stdout.read(header["size"])
         if len(png) < header["size"]:
             raise self._died()
+        self._pass_on()
         return Picture(png, header["memory"])
 
     def close(self) -> None:
@@ -104,6 +110,7 @@ class WorkerProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_PATIENCE_S)
         self.kill()
+        self._pass_on()
 
     def kill(self) -> None:
         """End the process at once; nothing of it is left when this returns."""
@@ -140,6 +147,14 @@ class WorkerProcess:
         if "error" in header:
             raise _ERRORS[header["error"]](header["message"])
         return header
+
+    def _pass_on(self) -> None:
+        """Log what Blender complained about while it went on, each line once."""
+        while self._words:
+            line = self._words.popleft()
+            if line and line not in self._said:
+                self._said.add(line)
+                _LOG.warning("Blender: %s", line)
 
     def _died(self) -> WorkerDiedError:
         with contextlib.suppress(subprocess.TimeoutExpired):

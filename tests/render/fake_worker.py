@@ -13,6 +13,7 @@ SEED_THAT_KILLS = 13
 SEED_THAT_KILLS_ONCE = 14
 SEED_THAT_IS_REFUSED = 15
 SEED_THAT_TAKES_FOREVER = 16
+SEED_THAT_IS_COMPLAINED_ABOUT = 17
 
 
 def main(folder: Path) -> None:
@@ -21,6 +22,7 @@ def main(folder: Path) -> None:
     sys.stdout.flush()
     out = sys.stdout.buffer
     first = json.loads(sys.stdin.readline())
+    print("Error: no sound card", file=sys.stderr, flush=True)  # noqa: T201 - what Blender says at its start
     (folder / f"pid-{os.getpid()}").touch()
     about = {"blender": "0.0", "python": "3.11.0", "device": "cpu", "device_name": "fake"}
     answer(out, GREETING, {"about": about})
@@ -35,6 +37,8 @@ def main(folder: Path) -> None:
             (folder / "killed").touch()
             print("Error: out of cheese", file=sys.stderr, flush=True)  # noqa: T201
             os.kill(os.getpid(), signal.SIGKILL)
+        if seed == SEED_THAT_IS_COMPLAINED_ABOUT:
+            print("Error: the denoiser is tired", file=sys.stderr, flush=True)  # noqa: T201
         growth = int(os.environ.get("FAKE_GROWTH", "0"))
         answer(out, b"", {"memory": 10**8 + rendered * growth}, str(seed).encode() * 30_000)
     if "FAKE_HANG" in os.environ:

@@ -120,6 +120,13 @@ def test_what_is_under_way_when_a_picture_fails_is_still_yielded(blender):
     assert done.items() <= _expected(TEN).items()
 
 
+def test_what_blender_complains_about_is_passed_on_once(blender, caplog):
+    jobs = [Job(f"picture {i}", SCENE, fake_worker.SEED_THAT_IS_COMPLAINED_ABOUT) for i in range(5)]
+    with Pool(SETTINGS, 1, blender=blender) as pool:
+        assert len(dict(pool.render(jobs))) == 5
+    assert caplog.text.count("Blender: Error: the denoiser is tired") == 1
+
+
 @pytest.mark.parametrize("trouble", ["FAKE_HANG", "FAKE_CRASH"])
 def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch, trouble):
     monkeypatch.setenv(trouble, "1")
