@@ -60,6 +60,9 @@ class Manifest:
             rendered. Empty where it is not known.
         shards: the shards that are finished.
         schema_version: version of this layout.
+
+    Raises:
+        ValueError: if a field is not what it should be, as in a manifest that was edited by hand.
     """
 
     splits: Mapping[str, int]
@@ -72,6 +75,24 @@ class Manifest:
     render: Mapping[str, Any] = field(default_factory=dict)
     shards: tuple[ShardRecord, ...] = ()
     schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        splits, latents = self.splits, self.latents
+        is_sound = {
+            "splits": isinstance(splits, Mapping) and all(_is_count(count, 0) for count in splits.values()),
+            "rows_per_shard": _is_count(self.rows_per_shard, 1),
+            "resolution": _is_count(self.resolution, 1),
+            "seed": self.seed is None or _is_count(self.seed, 0),
+            "latents": isinstance(latents, str) or (isinstance(latents, Mapping) and set(latents) >= set(splits)),
+            "pairs": self.pairs is None or isinstance(self.pairs, str),
+            "render": isinstance(self.render, Mapping),
+        }
+        wrong = [f"{name} is {getattr(self, name)!r}" for name, sound in is_sound.items() if not sound]
+        if wrong:
+            raise ValueError(
+                f"{', '.join(wrong)}: expected counts of pictures by split, a positive number of rows a shard and of "
+                "pixels, a seed or none, a source of latents for every split, a conditional or none, and settings"
+            )
 
     def shards_of(self, split: str) -> int:
         """Return the number of shards that a split is planned to have."""
@@ -165,6 +186,10 @@ class Manifest:
             return cls.from_json(data)
         except DatasetError as error:
             raise DatasetError(f"{path}: {error}") from error
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least
 
 
 def _differences(ours: Any, theirs: Any, path: str) -> list[str]:

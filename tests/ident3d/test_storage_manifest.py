@@ -72,6 +72,20 @@ def test_the_fingerprint_is_that_of_what_a_split_shows():
         ("{}", "schema version None"),
         (json.dumps(MANIFEST.to_json() | {"schema_version": 99}), "schema version 99"),
         (json.dumps(MANIFEST.to_json() | {"colour": "red"}), "colour"),
+        *(
+            (json.dumps(MANIFEST.to_json() | {name: value}), f"{name} is ")
+            for name, value in [
+                ("splits", {"train": "many"}),
+                ("splits", ["train"]),
+                ("rows_per_shard", 0),
+                ("resolution", "64"),
+                ("seed", -1),
+                ("latents", None),
+                ("latents", {"train": "ab"}),
+                ("pairs", 3),
+                ("render", None),
+            ]
+        ),
         (json.dumps({k: v for k, v in MANIFEST.to_json().items() if k != "splits"}), "splits"),
     ],
 )
