@@ -10,7 +10,7 @@ import tyro
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK
 from ident3d.storage.layouts import resolve_root
-from ident3d.storage.manifest import Manifest
+from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 from render.commands.hardware import Hardware
 from render.recipe import Recipe, series_of
 from render.verification import compare, sampled
@@ -44,7 +44,14 @@ class Verify:
 
     def run(self) -> int:
         """Compare; return the exit status."""
+        if not self.tolerance > 0:  # NaN neither
+            raise ValueError(f"--tolerance is a positive number of dB, not {self.tolerance}")
         root = Path(resolve_root(self.root))
+        if not (root / MANIFEST_NAME).exists():
+            raise FileNotFoundError(
+                f"{root} has no {MANIFEST_NAME}, so that nothing says how its pictures were made: only datasets that "
+                "python -m render made can be rendered again. ident3d verify checks the files of any dataset"
+            )
         manifest = Manifest.read(root)
         recipe = Recipe.of(manifest)
         pictures = sampled(root, self.sample, self.seed)

@@ -10,6 +10,9 @@ from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit
 from ident3d.storage.shard import ShardReader, ShardRows, write_shard
 from render.__main__ import main
+from render.commands.check import Check
+from render.commands.hardware import Hardware
+from render.errors import DeviceMissingError, WorkerDiedError
 from tests.render.command_line import SMALL, needs_bpy
 
 
@@ -32,6 +35,18 @@ def test_verify_finds_a_picture_of_something_else(rendered, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count(": equal\n") == 18 - reader.rows
     assert "below 40 dB: test 0, test 1" in out
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "0", "-3"])
+def test_a_tolerance_that_anything_is_within_is_refused(tolerance, caplog):
+    assert main(["verify", "sample", "--tolerance", tolerance]) == 2
+    assert "--tolerance is a positive number of dB" in caplog.text
+
+
+def test_verify_of_what_was_not_rendered_here_is_refused(tmp_path, caplog):
+    np.save(tmp_path / "raw_latents.npy", np.zeros((2, 10)))
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "nothing says how its pictures were made" in caplog.text
 
 
 @needs_bpy
@@ -70,6 +85,14 @@ def test_check_says_what_there_is_and_renders_a_picture(capsys):
     out = capsys.readouterr().out
     for words in ("Python 3.11 runs bpy 4.5", "system libraries", "picture, 16x16, draft:", "devices: cpu"):
         assert words in out
+
+
+def test_a_device_that_breaks_a_worker_does_not_hide_the_others(monkeypatch):
+    def pool(hardware, *_):
+        raise WorkerDiedError("driver") if hardware.device == "cuda" else DeviceMissingError("none")
+
+    monkeypatch.setattr(Hardware, "pool", pool)
+    assert list(Check()._gpus()) == ["cuda (not usable: driver)"]
 
 
 @needs_bpy
