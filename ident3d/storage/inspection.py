@@ -14,7 +14,7 @@ from ident3d.latents import check_latents, sample_latents
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER
 from ident3d.storage.shard import ShardReader
-from ident3d.storage.split import decode
+from ident3d.storage.split import check_integrity, decode
 
 __all__ = ["latents_faults", "names_faults", "pictures_faults", "shard_faults"]
 
@@ -154,6 +154,7 @@ def _shape(file: bytes | str, name: str) -> tuple[int, ...] | str:
     if isinstance(file, str):
         return file
     try:
+        check_integrity(file, name)
         return decode(file, name).shape
     except DatasetError as error:
         return str(error)

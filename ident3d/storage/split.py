@@ -16,9 +16,10 @@ from ident3d.factors import Factors
 from ident3d.latents import check_latents
 from ident3d.storage.manifest import Manifest
 
-__all__ = ["StoredSplit", "checked_latents", "decode", "encode_png", "stack"]
+__all__ = ["StoredSplit", "check_integrity", "checked_latents", "decode", "encode_png", "stack"]
 
 _FORMATS = ("PNG", "WEBP", "JPEG")
+_UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
 
 _COMPRESSION = 6
 """zlib's level: 9 makes pictures of 224x224 smaller by 7%, and takes ten times as long."""
@@ -113,8 +114,25 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
     try:
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
             return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-        raise DatasetError(f"{what} is no readable picture ({error}); fetch or render it again") from error
+    except _UNREADABLE as error:
+        raise _unreadable(what, error) from error
+
+
+def check_integrity(encoded: bytes, what: str) -> None:
+    """Check the checksums inside of a PNG; decoding does not, and takes some changed bytes for other pixels.
+
+    Args:
+        encoded: the bytes of an image file; there is nothing to check in other formats.
+        what: where they come from, for the message.
+
+    Raises:
+        DatasetError: if a checksum is not that of its bytes.
+    """
+    try:
+        with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
+            image.verify()
+    except _UNREADABLE as error:
+        raise _unreadable(what, error) from error
 
 
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
@@ -131,3 +149,7 @@ def stack(pictures: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[n
     if len(sizes) > 1:
         raise DatasetError(f"{what}: pictures of different sizes, {sorted(sizes)}, do not make a batch")
     return np.stack(found)
+
+
+def _unreadable(what: str, error: Exception) -> DatasetError:
+    return DatasetError(f"{what} is no readable picture ({error}); fetch or render it again")

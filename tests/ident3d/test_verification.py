@@ -25,6 +25,11 @@ def _picture(row, size=8):
     return encode_png(np.random.default_rng(row).integers(0, 256, (size, size, 3), dtype=np.uint8))
 
 
+def _flipped(picture):
+    """Change the checksum of the picture's data, which comes before the last chunk and decoding passes over."""
+    return picture[:-13] + bytes([picture[-13] ^ 1]) + picture[-12:]
+
+
 def _rows(manifest, split, rows):
     latents = sample_latents(len(rows), manifest.seed, rows.start, split=split)
     second = (None, None)
@@ -69,6 +74,7 @@ def _with_row(rows, column, row, value):
     [
         (lambda rows: _with_row(rows, "images", 2, b"no picture"), "id 7, is no readable picture"),
         (lambda rows: _with_row(rows, "images", 2, _picture(7)[:-40]), "id 7, is no readable picture"),
+        (lambda rows: _with_row(rows, "images", 2, _flipped(_picture(7))), "id 7, is no readable picture"),
         (lambda rows: _with_row(rows, "images", 2, _picture(7, 9)), "id 7: a picture of 9x9 pixels; expected 8x8"),
         (lambda rows: _with_row(rows, "latents", 1, 1.5), "row 1, position_x is 1.5"),
         (lambda rows: _with_row(rows, "latents", 1, np.nan), "row 1, position_x is nan"),
