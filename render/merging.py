@@ -1,5 +1,6 @@
 """Parts that several machines rendered, as one dataset: the shards that are there are listed, and the gaps named."""
 
+import logging
 from pathlib import Path
 
 from ident3d.errors import DatasetError
@@ -14,12 +15,15 @@ from render.recipe import Recipe
 
 __all__ = ["merge"]
 
+_LOG = logging.getLogger("ident3d.render")
+
 
 def merge(root: Path) -> tuple[Manifest, list[str]]:
     """List every planned shard that lies in a folder, and say what is missing, doubled, damaged or foreign.
 
     The parts may have been rendered into the folder, or into folders of their own and copied together. A shard that was
-    copied without its record (``.render/``) is read, and recorded if it holds what is planned.
+    copied without its record (``.render/``) is read, and recorded if its latents are those that are planned. Only its
+    pictures tell its quality and hue map, and the log says so.
 
     Args:
         root: the folder.
@@ -59,4 +63,10 @@ def _settle(assembly: Assembly, shard: Shard) -> list[str]:
         return [str(error)]
     if not faults:
         assembly.write_record(shard, {})
+        _LOG.warning(
+            "%s came without its record (.render/): its latents are those that are planned; whether its pictures have "
+            "the planned quality and hue map, python -m render verify %s shows",
+            path,
+            assembly.root,
+        )
     return faults

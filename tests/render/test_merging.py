@@ -35,12 +35,13 @@ def halves(tmp_path):
 
 
 @pytest.mark.parametrize("leave", [(), (".render",)])
-def test_parts_from_two_folders_are_one_dataset(tmp_path, halves, leave):
+def test_parts_from_two_folders_are_one_dataset(tmp_path, halves, leave, caplog):
     root = _copy(halves, tmp_path / "both", leave)
     assert not Manifest.read(root).is_complete
     manifest, faults = merge(root)
     assert faults == []
     assert manifest.is_complete
+    assert ("train-00000-of-00003.parquet came without its record" in caplog.text) == bool(leave)
     assert Manifest.read(root) == manifest
     assert files_of(root) == files_of(_render(tmp_path / "whole", small_plan()))
 
