@@ -13,6 +13,8 @@ from ident3d.factors import FACTORS, Factors
 
 __all__ = ["Widths", "WidthsLike", "as_tensor", "per_factor", "positive"]
 
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
 Widths = float | tuple[float, ...]
 """One positive number for all factors, or a tuple with one for each."""
 
@@ -34,7 +36,7 @@ def per_factor(value: WidthsLike, what: str, factors: Factors = FACTORS) -> Widt
 
     Raises:
         TypeError: if a width is no number.
-        ValueError: if a width is not positive and finite, there are none, or names and factors do not fit.
+        ValueError: if a width is not in [1e-30, 1e30], there are none, or names and factors do not fit.
     """
     if isinstance(value, Tensor | np.ndarray):
         value = value.tolist()
@@ -54,19 +56,27 @@ def per_factor(value: WidthsLike, what: str, factors: Factors = FACTORS) -> Widt
 
 
 def positive(value: Any, what: str, *, or_zero: bool = False) -> float:
-    """Return ``value`` as a float; TypeError if it is no number, ValueError unless it is positive and finite.
+    """Return ``value`` as a float, in [1e-30, 1e30], so that its powers are numbers too.
 
     Args:
         value: the number.
         what: its name, for messages.
         or_zero: whether 0 will do as well.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is not positive, or out of that range.
     """
     if isinstance(value, bool | np.bool_ | str | bytes) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} must be a number, not {value!r}")
     number = float(value)
-    if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
+    if or_zero and number == 0:
+        return 0.0
+    if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{what} must be {'0 or larger' if or_zero else 'positive'} and finite, not {number}")
-    return abs(number)  # -0.0 is 0
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{what} must lie between {_SMALLEST:.0e} and {_LARGEST:.0e}, not {number}")
+    return number
 
 
 def as_tensor(widths: Widths, device: torch.device) -> Tensor:

@@ -89,6 +89,8 @@ def test_names_refer_to_the_factors_given():
         ("norml(sigma=0.1)", r"'norml\(sigma=0.1\)': there is no conditional .*known are normal\(sigma\), laplace"),
         ("normal(sigma=-0.1)", "sigma must be positive and finite, not -0.1"),
         ("normal(sigma=0)", "positive"),
+        ("normal(sigma=1e-31)", "sigma must lie between 1e-30 and 1e[+]30, not 1e-31"),
+        ("von_mises_fisher(1e31)", "kappa must lie between"),
         ("normal(sigma=1e999)", "positive and finite, not inf"),
         ("normal(sigma=1" + "0" * 400 + ")", "too large"),
         ("normal(sigma=inf)", "expected a number, found inf"),
