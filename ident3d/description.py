@@ -181,9 +181,10 @@ def _split_row(split: SplitDescription) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    """Return a setting on one line: nested ones as name=value, long ones cut off (``--json`` has them whole)."""
+    """Return a setting on one line, without what is nested deeper and cut off: ``--json`` has all of it."""
     if isinstance(value, Mapping):
-        text = ", ".join(f"{key}={_text(item)}" for key, item in value.items() if not isinstance(item, Mapping | list))
+        told = [f"{key}={_text(item)}" for key, item in value.items() if not isinstance(item, Mapping | list)]
+        text = ", ".join(told or value)
     else:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,5 +1,7 @@
 """The description of a dataset."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,15 @@ def test_long_settings_are_cut_in_the_table_alone(published):
     found = describe(published.root)
     assert all(len(line) < 130 for line in found.table().splitlines())
     assert len(found.to_json()["provenance"]["latents"]["train"]) == 64
+
+
+def test_a_setting_that_is_all_nested_is_shown_by_its_names(native):
+    path = native.root / "manifest.json"
+    world = {"camera": {"fov": 1.0}, "lights": [{"power": 2.0}]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"render": {"quality": {"samples": 8}, "world": world}}))
+    table = describe(native.root).table()
+    assert "quality  samples=8\n" in table
+    assert "world    camera, lights\n" in table
 
 
 def test_a_folder_without_a_dataset(tmp_path):
