@@ -176,7 +176,7 @@ def test_ctrl_c_ends_everything(blender):
     parent = subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    timer = threading.Timer(30, parent.kill)
+    timer = threading.Timer(120, parent.kill)  # the machine may be busy
     timer.start()
     try:
         assert sorted(parent.stdout.readline().strip() for _ in range(3)) == ["picture 0", "picture 1", "picture 2"]
@@ -197,7 +197,7 @@ def test_a_killed_parent_leaves_no_worker_behind(blender):
         "    next(pool.render(TEN))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
     assert _no_process_is_left(blender)
 
