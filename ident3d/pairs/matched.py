@@ -35,6 +35,7 @@ class PositivePairs(PairStream):
         transform: what is made of (B, 3, H, W) uint8 pictures, a function of its input alone.
 
     Raises:
+        TypeError: if the conditional is none.
         ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
             latents, or batch size or seed are not usable.
 
@@ -54,6 +55,11 @@ class PositivePairs(PairStream):
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(data, batch_size, seed, transform)
+        if not isinstance(conditional, Conditional):
+            raise TypeError(
+                f"expected a conditional, such as ident3d.Normal(0.3), not {conditional!r}; "
+                "ident3d.conditionals.parse reads one from text"
+            )
         self.conditional = conditional
         self.index = PairIndex(data.latents) if index is None else index
         self.space = Box(self.index.width) if space is None else space

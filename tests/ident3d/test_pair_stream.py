@@ -234,6 +234,8 @@ def test_unusable_arguments_are_refused():
         PositivePairs(NumberedPictures(1), Normal(0.1))
     with pytest.raises(ValueError, match="this one is empty"):
         AugmentedPairs(NumberedPictures(0))
+    with pytest.raises(TypeError, match=r"expected a conditional, such as .*, not 'normal\(sigma=0.1\)'"):
+        PositivePairs(DATA, "normal(sigma=0.1)")
     with pytest.raises(ValueError, match="batch_size is 1 or larger"):
         matched(batch_size=0)
     with pytest.raises(TypeError, match="batch_size is an integer"):
