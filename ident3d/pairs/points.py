@@ -49,6 +49,8 @@ class Points:
             ValueError: if the shape is another, there are fewer than two rows, a value is NaN, infinite or too
                 large to be squared (row and factor are named), or a length is missing or not positive.
         """
+        if isinstance(latents, Tensor) and latents.dtype == torch.bfloat16:
+            latents = latents.float()  # NumPy has no such numbers
         array = latents.detach().cpu().numpy() if isinstance(latents, Tensor) else np.asarray(latents)
         if array.ndim != 2 or array.shape[1] < 1 or array.dtype.kind not in "fiu":
             raise ValueError(f"expected numeric latents of shape (N, d), not shape {array.shape}, dtype {array.dtype}")

@@ -187,6 +187,13 @@ def test_every_dtype_and_layout_is_taken(convert):
     assert distances.dtype in (np.float32, torch.float32)
 
 
+def test_half_precision_is_taken():
+    latents = torch.from_numpy(rows(50))
+    for dtype in (torch.float16, torch.bfloat16):
+        ids, _ = PairIndex(latents.to(dtype)).match(latents.to(dtype))
+        assert ids.tolist() == list(range(50))
+
+
 def test_matches_do_not_depend_on_the_batch_or_the_threads():
     latents = rows(5000)
     anchors, targets = anchors_and_targets(latents, n=300)
