@@ -79,7 +79,8 @@ class Assembly:
         latents, latents_pos = self.plan.latents(shard), self.plan.latents_pos(shard)
         images = [journal.picture(Entry(row)) for row in shard.rows]
         images_pos = None if latents_pos is None else [journal.picture(Entry(row, positive=True)) for row in shard.rows]
-        write_shard(self.path(shard), ShardRows(np.array(shard.rows), images, latents, images_pos, latents_pos))
+        rows = ShardRows(np.array(shard.rows), images, latents, images_pos, latents_pos, self.settings)
+        write_shard(self.path(shard), rows)
         self.write_record(shard, made_by)
         journal.delete()
         self.compose()

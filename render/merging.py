@@ -1,6 +1,5 @@
 """Parts that several machines rendered, as one dataset: the shards that are there are listed, and the gaps named."""
 
-import logging
 from pathlib import Path
 
 from ident3d.errors import DatasetError
@@ -15,15 +14,12 @@ from render.recipe import Recipe
 
 __all__ = ["merge"]
 
-_LOG = logging.getLogger("ident3d.render")
-
 
 def merge(root: Path) -> tuple[Manifest, list[str]]:
     """List every planned shard that lies in a folder, and say what is missing, doubled, damaged or foreign.
 
     The parts may have been rendered into the folder, or into folders of their own and copied together. A shard that was
-    copied without its record (``.render/``) is read, and recorded if its latents are those that are planned. Only its
-    pictures tell its quality and hue map, and the log says so.
+    copied without its record (``.render/``) is read, and recorded if it holds what is planned.
 
     Args:
         root: the folder.
@@ -57,16 +53,13 @@ def _settle(assembly: Assembly, shard: Shard) -> list[str]:
             return [f"{path} is damaged: its checksum is not the recorded one; render that part again"]
         if not path.is_file():
             return []
+        reader = ShardReader(path)
+        if reader.settings != assembly.settings:
+            return [f"{path} was rendered with other settings than {assembly.root}: its quality or hue map, say"]
         record = ShardRecord(shard.name, shard.split, shard.rows.start, len(shard.rows), "")
-        faults = list(shard_faults(ShardReader(path), assembly.plan.manifest, record, shard.rows))
+        faults = list(shard_faults(reader, assembly.plan.manifest, record, shard.rows))
     except DatasetError as error:
         return [str(error)]
     if not faults:
         assembly.write_record(shard, {})
-        _LOG.warning(
-            "%s came without its record (.render/): its latents are those that are planned; whether its pictures have "
-            "the planned quality and hue map, python -m render verify %s shows",
-            path,
-            assembly.root,
-        )
     return faults

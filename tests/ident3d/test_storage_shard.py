@@ -1,5 +1,7 @@
 """One Parquet shard."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +33,13 @@ def test_a_shard_is_read_as_it_was_written(tmp_path, rows):
     np.testing.assert_array_equal(reader.latents(positive=True), rows.latents_pos)
     assert [reader.picture(k) for k in range(ROWS)] == rows.images
     assert [reader.picture(k, positive=True) for k in range(ROWS)] == rows.images_pos
+
+
+@pytest.mark.parametrize("settings", ["", "5e11"])
+def test_a_shard_says_what_it_was_made_with(tmp_path, rows, settings):
+    path = tmp_path / "shard.parquet"
+    write_shard(path, replace(rows, settings=settings))
+    assert ShardReader(path).settings == settings
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path, rows):
