@@ -30,6 +30,15 @@ _STYLE = (
     tyro.conf.DisallowNone,
     tyro.conf.FlagCreatePairsOff,
 )
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 _LOG = logging.getLogger("ident3d")
 
 
@@ -88,7 +97,7 @@ def execute(kind: Any, program: str, description: str, arguments: Sequence[str])
         # Whoever read the output has seen enough. What is left in the buffer must not fail once more at the exit.
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
         return EXIT_FAILED
-    except (ValueError, TypeError, KeyError, FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+    except _UNUSABLE as error:
         _LOG.error("error: %s", error.args[0] if isinstance(error, KeyError) else error)
         return EXIT_UNUSABLE
     except (Ident3DError, OSError) as error:
