@@ -55,7 +55,8 @@ class WorkerProcess:
         # A session of its own, so that Ctrl-C in a terminal reaches the parent alone, which then ends its workers.
         self._process = subprocess.Popen(
             program.command,
-            env=program.environment,
+            # Blender's own folder for temporary files goes where ours is, and away with it.
+            env={**program.environment, "TMPDIR": self._folder.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -4,14 +4,17 @@ import json
 import os
 import subprocess
 
+import numpy as np
 import pytest
 
 from render.errors import BlenderMissingError
 from render.plain import to_plain
+from render.pool import Job, Pool
 from render.program import Program
 from render.quality import quality
 from render.settings import Settings
 from render.worker import GREETING
+from render.world import World
 from tests.render.command_line import needs_bpy
 
 PROGRAM = Program.find()
@@ -40,6 +43,14 @@ def test_a_worker_whose_parent_goes_after_or_before_it_is_ready_leaves_nothing_b
         worker.stdin.close()
         assert worker.wait(timeout=120) == 0
     assert not folder.exists()
+
+
+@needs_bpy
+def test_blender_leaves_no_folder_where_temporary_files_go(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Pool(Settings(quality("draft"), resolution=8)) as pool:
+        assert len(dict(pool.render([Job(0, World().scene(np.zeros(10)), 0)]))) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_worker_that_cannot_load_blender_says_why(tmp_path):
