@@ -13,6 +13,8 @@ __all__ = ["PairBatch", "PairData", "RenderedPairData"]
 class PairData(Protocol):
     """A dataset that pairs can be drawn from; :class:`ident3d.ThreeDIdent` is one.
 
+    Where it has an attribute ``layout`` that is "decoded", its pictures are taken to cost no more than a copy.
+
     Attributes:
         latents: (N, d) float32.
     """

@@ -1,14 +1,16 @@
 """Positive pairs that are matched in a finite dataset."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from ident3d.conditionals.conditional import Conditional
 from ident3d.pairs.batch import PairBatch, PairData
 from ident3d.pairs.index import PairIndex
+from ident3d.pairs.matched_loader import MatchedLoader
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.stream import PairStream
 from ident3d.spaces import Box, Space
@@ -94,11 +96,35 @@ class PositivePairs(PairStream):
             self.data.latents, self.conditional, space=self.space, index=self.index, seed=self.seed, draws=draws
         )
 
-    def _draw(self, number: int) -> PairBatch:
+    def match(self, number: int) -> Tensor:
+        """Return the ids of batch ``number``, without its pictures: (2, B) int64, anchors and positives."""
         anchors = self._anchors(number)
-        z = self.data.latents[anchors]
-        targets = self.conditional.sample(z, self.space, self._generator("targets", number))
+        targets = self.conditional.sample(self.data.latents[anchors], self.space, self._generator("targets", number))
         positives, _ = self.index.match(targets, exclude=anchors)
-        pictures = self._pictures(torch.cat([anchors, positives]))
+        return torch.stack([anchors, positives])
+
+    def batch_of(self, number: int, ids: Tensor) -> PairBatch:
+        """Return batch ``number``, whose ids :meth:`match` has found, with its pictures."""
+        return self._finished(self._pictured(number, ids))
+
+    def loader(self, num_workers: int = 0, **options: Any) -> DataLoader[PairBatch]:
+        """Return a DataLoader that yields this stream's batches in order, endlessly.
+
+        From decoded pictures, workers only match, and batches get their pictures in the process that iterates. A
+        transform is left to the workers, and pictures with it. See :meth:`PairStream.loader` for the options.
+        """
+        is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
+        if num_workers == 0 or not is_decoded or self.transform is not None:
+            return super().loader(num_workers, **options)
+        start, pin_memory = options.pop("start", None), options.pop("pin_memory", None)
+        pairs = self if start is None else self.from_step(start)
+        return MatchedLoader(pairs, num_workers=num_workers, pin_memory=self._pins(pin_memory), **options)
+
+    def _draw(self, number: int) -> PairBatch:
+        return self._pictured(number, self.match(number))
+
+    def _pictured(self, number: int, ids: Tensor) -> PairBatch:
+        anchors, positives = ids[0], ids[1]
+        pictures = self._pictures(ids.reshape(-1))
         x, x_pos = pictures[: len(anchors)], pictures[len(anchors) :]
-        return PairBatch(x, x_pos, z, self.data.latents[positives], anchors, positives, number)
+        return PairBatch(x, x_pos, self.data.latents[anchors], self.data.latents[positives], anchors, positives, number)

@@ -29,6 +29,8 @@ class ResidentPictures:
         ValueError: if the pictures do not fit in the free memory of a CUDA device.
     """
 
+    layout = "decoded"
+
     def __init__(self, data: PairData, device: torch.device, *, positive: bool) -> None:
         self.device = device
         self.latents = data.latents

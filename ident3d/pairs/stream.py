@@ -60,18 +60,19 @@ class PairStream(IterableDataset[PairBatch], ABC):
     def batch(self, number: int) -> PairBatch:
         """Return batch ``number`` of the stream, 0 or larger, whatever was returned before."""
         _check_count(number, "the number of a batch", 0)
-        drawn = self._draw(number)
-        if self.transform is not None:
-            drawn = replace(drawn, x=self.transform(drawn.x), x_pos=self.transform(drawn.x_pos))
-        return drawn.to(drawn.x.device)
+        return self._finished(self._draw(number))
 
     def __iter__(self) -> Iterator[PairBatch]:
+        in_worker = get_worker_info() is not None
+        for batch in map(self.batch, self.numbers()):
+            # Left to the thread that feeds the queue, the copy to shared memory aborts a process that ends meanwhile.
+            yield batch.share_memory() if in_worker else batch
+
+    def numbers(self) -> Iterator[int]:
+        """Return the numbers of the batches that are this rank's, and in a DataLoader's worker this worker's."""
         worker = get_worker_info()
         first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        for step in itertools.count(self._step + first, stride):
-            batch = self.batch(step * self._ranks + self._rank)
-            # Left to the thread that feeds the queue, the copy to shared memory aborts a process that ends meanwhile.
-            yield batch if worker is None else batch.share_memory()
+        return (step * self._ranks + self._rank for step in itertools.count(self._step + first, stride))
 
     def from_step(self, step: int) -> Self:
         """Return this stream, starting at ``step``: what a training run resumes with after ``step`` steps."""
@@ -126,23 +127,31 @@ class PairStream(IterableDataset[PairBatch], ABC):
             ValueError: if pictures are on a GPU and workers are asked for: they would not share it.
         """
         stream = self if start is None else self.from_step(start)
-        on_gpu = self.device.type != "cpu"
-        if on_gpu and num_workers:
+        if num_workers and self.device.type != "cpu":
             raise ValueError(f"pictures on {self.device} are served without workers; use num_workers=0")
         return DataLoader(
             stream,
             batch_size=None,
             num_workers=num_workers,
-            pin_memory=(torch.cuda.is_available() and not on_gpu) if pin_memory is None else pin_memory,
+            pin_memory=self._pins(pin_memory),
             prefetch_factor=prefetch_factor,
             multiprocessing_context=multiprocessing_context,
         )
+
+    def _pins(self, pin_memory: bool | None) -> bool:
+        return torch.cuda.is_available() and self.device.type == "cpu" if pin_memory is None else pin_memory
 
     _uses_positives = False
 
     @abstractmethod
     def _draw(self, number: int) -> PairBatch:
         """Return a batch before the transform: pictures where they are, the rest on the CPU."""
+
+    def _finished(self, drawn: PairBatch) -> PairBatch:
+        """Return a batch after the transform, all on one device."""
+        if self.transform is not None:
+            drawn = replace(drawn, x=self.transform(drawn.x), x_pos=self.transform(drawn.x_pos))
+        return drawn.to(drawn.x.device)
 
     def _pictures(self, rows: Tensor, *, positive: bool = False) -> Tensor:
         """Return the (B, 3, H, W) uint8 pictures of (B,) rows, channels last in memory."""

@@ -112,11 +112,28 @@ def test_any_number_of_workers_gives_the_same_stream(workers):
     assert_equal_batches(take(plain, 7), straight)
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_workers_only_match_where_pictures_are_decoded():
+    stream = matched().shard(1, 2)
+    decoded = stream.on_device("cpu")
+    assert decoded.data.layout == "decoded"
+    loader = decoded.loader(2, start=4, multiprocessing_context="fork", prefetch_factor=3)
+    served = take(loader, 7)
+    assert_equal_batches(served, take(stream.from_step(4), 7))
+    assert not any(batch.x.is_shared() for batch in served)
+    assert_equal_batches(take(loader, 2), served[:2])  # anew
+    assert all(batch.x.is_shared() for batch in take(stream.loader(1), 2))
+    changed = PositivePairs(decoded.data, Normal(0.1), 16, 3, transform=Normalise()).loader(1)
+    assert all(batch.x.is_shared() for batch in take(changed, 2))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_any_way_of_starting_workers_gives_the_same_stream(method):
     stream = matched(transform=Normalise())
     assert_equal_batches(take(stream.loader(2, multiprocessing_context=method), 4), take(stream, 4))
+    decoded = matched().on_device("cpu")
+    assert_equal_batches(take(decoded.loader(2, multiprocessing_context=method), 4), take(decoded, 4))
 
 
 @pytest.mark.slow
