@@ -16,9 +16,9 @@ __all__ = ["AnisotropicRow", "Spectrum", "aninfonce_rows", "precision_of"]
 
 Spectrum = Literal["bimodal", "linear"]
 
-CONTENT, STYLE = 12.5, 2.5
-"""Largest and smallest entry of Lambda in ten dimensions, in the formula without a factor 1/2; the published code calls
-them 25 and 5."""
+CONTENT, STYLE, STYLE_IN_FEW_DIMENSIONS = 12.5, 2.5, 1.5
+"""Largest and smallest entries of Lambda, in the formula without a factor 1/2; the published code calls 12.5 and 2.5 25
+and 5."""
 
 INFONCE_KAPPA = 10.0
 """The concentration that InfoNCE assumes: a temperature of 0.1.
@@ -77,10 +77,10 @@ class AnisotropicRow:
 def precision_of(spectrum: Spectrum, dim: int) -> tuple[float, ...]:
     """Return the diagonal of the true Lambda: half 12.5 and half 2.5, or from 12.5 to 2.5 in equal steps.
 
-    With fewer than ten dimensions a coordinate of the sphere is wider, so style shrinks with the dimension: a positive
-    then wanders over as large a share of it, about 0.5 of the mean square between strangers.
+    With fewer than ten dimensions style is 1.5: a coordinate of the sphere is wider there, and 2.5 would change so
+    little of it within a pair that InfoNCE keeps it too.
     """
-    style = STYLE * dim / PAPER_DIM
+    style = STYLE if dim >= PAPER_DIM else STYLE_IN_FEW_DIMENSIONS
     if spectrum == "bimodal":
         content = (dim + 1) // 2
         return (CONTENT,) * content + (style,) * (dim - content)

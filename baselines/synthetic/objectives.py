@@ -70,11 +70,12 @@ class LearnedAnisotropic:
     """A conditional exp(-(z_pos - z)^T Lambda (z_pos - z)) whose diagonal Lambda is learned, assumed by AnInfoNCE.
 
     Attributes:
-        precision: what every entry of Lambda starts at. From below the truth the encoder first finds all factors, as
-            under a wide conditional; from above it may settle without those that change most.
+        precision: what every entry of Lambda starts at. Which factors an encoder finds is settled early: in four
+            dimensions with Lambda 12.5 and 1.5, runs that started at 1 found all, and some that started at 2 or 3
+            missed a style factor for good.
     """
 
-    precision: float = 0.5
+    precision: float = 1.0
 
     @property
     def label(self) -> str:

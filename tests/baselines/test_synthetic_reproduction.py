@@ -74,7 +74,7 @@ def test_damaged_results_are_named(tmp_path):
 def test_aninfonce_shows_lambda_and_infonce_has_none(tmp_path):
     text = reproduction("aninfonce", tmp_path).run((1, 2))
     first, second = (line for line in text.splitlines() if line.startswith(("| 1 ", "| 2 ")))
-    assert "| 12.5 0.5 |" in first
+    assert "| 12.5 1.5 |" in first
     assert "not learned" in second
     assert (tmp_path / "results" / "aninfonce_lambda.svg").exists()
 
