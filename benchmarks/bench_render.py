@@ -4,9 +4,9 @@ Run as ``make bench-render``, or ``python -m benchmarks.bench_render --reference
 a folder with raw_latents.npy and 000.png, 001.png, ... of the hue map ``wrapped``, and the same in its folder
 "published" for the hue map ``published``.
 
-The fast qualities are timed before and after the published one, so that all meet the same machine. Pictures a second
-are wall-clock; seconds of a core are the workers' CPU time a picture, which other programs disturb less. PSNR is in dB
-over 8-bit sRGB values, mean and minimum over pictures and seeds.
+The qualities take turns, so that all meet the same machine. Pictures a second are wall-clock; core seconds are the
+workers' CPU time a picture, which other programs disturb less. After each stands how many times better it is than that
+of the published quality. PSNR is in dB over 8-bit sRGB values, mean and minimum over pictures and seeds.
 """
 
 import io
@@ -14,6 +14,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from render.world import World
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "render" / "data" / "reference"
 SIZES = (224, 64)
-SLOW_SAMPLES = 100
+TURN = (12, 48)  # pictures of a fast quality in one turn, at each size; of the published one there is one a worker
 Pixels = npt.NDArray[np.float64]
 REPEATS = (2, 8)  # turns of a fast quality through the pictures, before and again after the published one, at each size
 
@@ -48,8 +49,8 @@ class Bench:
     """Folder of the reference pictures, 224x224."""
     workers: int = 2
     """Worker processes with one thread each."""
-    pictures: int = 12
-    """Pictures of the published quality; the fast ones render several times as many."""
+    turns: int = 6
+    """Turns of each quality; two workers render each of the twelve pictures once with the published quality in six."""
     renders: int = 2000
     """Small pictures after which a worker's memory is read; 0 leaves this part out."""
     blender: Path | None = None
@@ -69,6 +70,11 @@ class Tally:
     def rate(self) -> float:
         """Pictures a second."""
         return self.pictures / self.wall_s
+
+    @property
+    def core_s(self) -> float:
+        """Seconds of one core a picture."""
+        return self.cpu_s / self.pictures
 
 
 @dataclass(frozen=True)
@@ -105,59 +111,53 @@ def cpu_seconds(pids: list[int]) -> float:
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
-def render(bench: Bench, tally: Tally, settings: Settings, known: list[Reference], numbers: range) -> None:
+def render(pool: Pool, tally: Tally, known: list[Reference], numbers: range) -> None:
     """Render the pictures ``numbers`` of an endless list of scenes and seeds, and add to the tally."""
-    jobs = [Job(i, known[i % len(known)].scene, i) for i in numbers]
-    is_fast = settings.quality.samples < SLOW_SAMPLES
-    with Pool(settings, bench.workers, blender=bench.blender) as pool:
-        if is_fast:  # what a worker does once would count
-            list(pool.render(Job(i, known[0].scene, i) for i in range(2 * bench.workers)))
-        start, cpu = time.perf_counter(), cpu_seconds(pool.pids)
-        done = pool.render(jobs)
-        pictures = list(tqdm(done, settings.quality.name, len(jobs), unit="picture", leave=False, disable=None))
-        tally.wall_s += time.perf_counter() - start
-        tally.cpu_s += cpu_seconds(pool.pids) - cpu
-    tally.pictures += len(jobs)
+    start, cpu = time.perf_counter(), cpu_seconds(pool.pids)
+    pictures = list(pool.render(Job(i, known[i % len(known)].scene, i) for i in numbers))
+    tally.wall_s += time.perf_counter() - start
+    tally.cpu_s += cpu_seconds(pool.pids) - cpu
+    tally.pictures += len(pictures)
     for i, png in pictures:
-        reference = known[i % len(known)]
-        if settings.resolution == len(reference.pixels):
-            error = np.mean((pixels(png) - reference.pixels) ** 2)
+        picture, reference = pixels(png), known[i % len(known)]
+        if picture.shape == reference.pixels.shape:
+            error = np.mean((picture - reference.pixels) ** 2)
             tally.psnr[reference.hue_map].append(float(10 * np.log10(255**2 / error)))
 
 
 def tallies(bench: Bench, known: list[Reference]) -> dict[tuple[str, int], Tally]:
-    """Render all qualities at all sizes: fast ones, the published one, and the fast ones again."""
+    """Let all qualities take turns, at all sizes."""
     result: dict[tuple[str, int], Tally] = defaultdict(Tally)
-    fast = [name for name in QUALITIES if name != "published"]
-    for size, repeats in zip(SIZES, REPEATS, strict=True):
-        count = repeats * len(known)
-        turns = [(fast, range(count)), (["published"], range(bench.pictures)), (fast, range(count, 2 * count))]
-        for names, numbers in turns:
-            for name in names:
-                render(bench, result[name, size], Settings(quality(name), size, Device.CPU), known, numbers)
+    for size, turn in zip(SIZES, TURN, strict=True):
+        counts = {name: bench.workers if name == "published" else turn for name in QUALITIES}
+        with ExitStack() as stack:
+            pools = {}
+            for name in QUALITIES:
+                pool = Pool(Settings(quality(name), size, Device.CPU), bench.workers, blender=bench.blender)
+                pools[name] = stack.enter_context(pool)
+            for name in counts.keys() - {"published"}:  # what a worker does once would count
+                list(pools[name].render(Job(i, known[0].scene, i) for i in range(2 * bench.workers)))
+            for i in tqdm(range(bench.turns), f"{size}x{size}", unit="turn", leave=False, disable=None):
+                for name, count in counts.items():
+                    render(pools[name], result[name, size], known, range(i * count, (i + 1) * count))
     return result
 
 
 def table(result: dict[tuple[str, int], Tally]) -> Iterator[str]:
     """Lay out the rates and fidelities, one quality a line."""
-    yield (
-        f"{'quality':<10} {'224x224':>10} {'core':>7} {'ratio':>7} {'64x64':>10} {'core':>7} {'ratio':>7} "
-        f"{'wrapped':>13} {'published':>13}"
-    )
-    yield (
-        f"{'':<10} {'pictures/s':>10} {'s':>7} {'':>7} {'pictures/s':>10} {'s':>7} {'':>7} "
-        f"{'dB mean, min':>13} {'dB mean, min':>13}"
-    )
+    yield f"{'':<10}" + "".join(f"{f'{size}x{size}':^38}" for size in SIZES) + f"{'PSNR of the hue map':^28}"
+    size_heads = f"{'pictures/s':>11} {'times':>7} {'core s':>9} {'times':>7} "
+    yield f"{'quality':<10}" + size_heads * len(SIZES) + f"  {'wrapped':^13} {'published':^13}"
     for name in QUALITIES:
         cells = [f"{name:<10}"]
         for size in SIZES:
             tally, slow = result[name, size], result["published", size]
-            seconds = tally.cpu_s / tally.pictures
-            cells.append(f"{tally.rate:10.3f} {seconds:7.3f} {tally.rate / slow.rate:7.1f}")
+            cells.append(f"{tally.rate:11.3f} {tally.rate / slow.rate:7.1f} ")
+            cells.append(f"{tally.core_s:9.3f} {slow.core_s / tally.core_s:7.1f} ")
         for hue_map in (HueMap.WRAPPED, HueMap.PUBLISHED):
             psnr = result[name, SIZES[0]].psnr[hue_map]
-            cells.append(f"{np.mean(psnr):6.2f} {np.min(psnr):6.2f}" if psnr else f"{'':13}")
-        yield " ".join(cells)
+            cells.append(f"  {np.mean(psnr):5.2f} {np.min(psnr):5.2f}" if psnr else f"{'':13}")
+        yield "".join(cells)
 
 
 def memory(bench: Bench, known: list[Reference]) -> Iterator[str]:
