@@ -48,7 +48,7 @@ class AugmentedPairs(PairStream):
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
         pictures, generator = self._pictures(ids), self._generator("views", number)
-        z = self.data.latents[ids]
+        z = self._latents(ids)
         return PairBatch(
             self.views(pictures, generator), self.views(pictures, generator), z, z.clone(), ids, ids.clone(), number
         )

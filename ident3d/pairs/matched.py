@@ -99,7 +99,7 @@ class PositivePairs(PairStream):
     def match(self, number: int) -> Tensor:
         """Return the ids of batch ``number``, without its pictures: (2, B) int64, anchors and positives."""
         anchors = self._anchors(number)
-        targets = self.conditional.sample(self.data.latents[anchors], self.space, self._generator("targets", number))
+        targets = self.conditional.sample(self._latents(anchors), self.space, self._generator("targets", number))
         positives, _ = self.index.match(targets, exclude=anchors)
         return torch.stack([anchors, positives])
 
@@ -127,4 +127,5 @@ class PositivePairs(PairStream):
         anchors, positives = ids[0], ids[1]
         pictures = self._pictures(ids.reshape(-1))
         x, x_pos = pictures[: len(anchors)], pictures[len(anchors) :]
-        return PairBatch(x, x_pos, self.data.latents[anchors], self.data.latents[positives], anchors, positives, number)
+        z, z_pos = self._latents(anchors), self._latents(positives)
+        return PairBatch(x, x_pos, z, z_pos, anchors, positives, number)

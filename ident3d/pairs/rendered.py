@@ -51,4 +51,4 @@ class RenderedPairs(PairStream):
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
         x, x_pos = self._pictures(ids), self._pictures(ids, positive=True)
-        return PairBatch(x, x_pos, self.data.latents[ids], self._latents_pos[ids], ids, ids.clone(), number)
+        return PairBatch(x, x_pos, self._latents(ids), self._latents_pos.index_select(0, ids), ids, ids.clone(), number)

@@ -157,6 +157,10 @@ class PairStream(IterableDataset[PairBatch], ABC):
         """Return the (B, 3, H, W) uint8 pictures of (B,) rows, channels last in memory."""
         return self.data.pixels(rows, positive=positive).permute(0, 3, 1, 2)
 
+    def _latents(self, rows: Tensor) -> Tensor:
+        """Return the (B, d) latents of (B,) rows."""
+        return self.data.latents.index_select(0, rows)  # indexing with [] wakes all threads for a few kB
+
     def _anchors(self, number: int) -> Tensor:
         """Return (batch_size,) rows, drawn uniformly: stored latents follow the marginal already."""
         return torch.randint(len(self.data), (self.batch_size,), generator=self._generator("anchors", number))
