@@ -2,11 +2,12 @@
 
 Run as ``make bench-pairs``, or ``python -m benchmarks.bench_pairs --root ROOT`` for the train split of a dataset of
 your own. The published way is re-implemented here: every item draws one anchor and one positive, asks an exact FAISS
-index for each of them alone, and decodes and normalises two PNG files. Rates are wall-clock medians over rounds in
-which all ways take turns, so that all of them meet the same machine; costs of a match are CPU time of one core.
+index for each of them alone, and decodes and normalises two PNG files. Rates are medians over rounds in which all ways
+take turns, so that all of them meet the same machine. On one that others use too, CPU time tells more than the clock.
 """
 
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -113,18 +114,42 @@ def write_published(root: Path, pictures: int, size: int) -> None:
             (images / f"{row:0{digits}d}.png").write_bytes(encode_png(picture))
 
 
-def rate(batches: Iterator[Any], seconds: float) -> float:
-    """Return pairs a second over at least ``seconds`` and some batches."""
-    start, done = time.perf_counter(), 0
+@dataclass(frozen=True)
+class Rate:
+    """How fast batches came.
+
+    Attributes:
+        pairs: pairs a second.
+        cpu: microseconds of CPU time a pair, of this process and its workers.
+    """
+
+    pairs: float
+    cpu: float
+
+
+def rate(batches: Iterator[Any], seconds: float) -> Rate:
+    """Take batches for at least ``seconds``, and no fewer than a few."""
+    start, cpu, done = time.perf_counter(), _cpu_seconds(), 0
     while done < WALL_BATCHES or time.perf_counter() - start < seconds:
         next(batches)
         done += 1
-    return BATCH * done / (time.perf_counter() - start)
+    pairs = BATCH * done
+    return Rate(pairs / (time.perf_counter() - start), (_cpu_seconds() - cpu) / pairs * 1e6)
 
 
-def rates(ways: dict[str, Callable[[], Iterable[Any]]], rounds: int, warm_up: int, seconds: float) -> dict[str, float]:
-    """Return the median rate of each way, each started anew in every round."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
+def _cpu_seconds() -> float:
+    """Return the CPU seconds that this process and its running workers have used (Linux)."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    total = time.process_time()
+    for worker in multiprocessing.active_children():
+        fields = Path(f"/proc/{worker.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / ticks
+    return total
+
+
+def rates(ways: dict[str, Callable[[], Iterable[Any]]], rounds: int, warm_up: int, seconds: float) -> dict[str, Rate]:
+    """Return the medians of pairs a second and CPU time a pair of each way, which is started anew in every round."""
+    found: dict[str, list[Rate]] = {name: [] for name in ways}
     for _ in tqdm(range(rounds), desc="rounds", disable=None):
         for name, way in ways.items():
             batches = iter(way())
@@ -132,7 +157,10 @@ def rates(ways: dict[str, Callable[[], Iterable[Any]]], rounds: int, warm_up: in
                 next(batches)
             found[name].append(rate(batches, seconds))
             del batches  # its workers end here
-    return {name: statistics.median(values) for name, values in found.items()}
+    return {
+        name: Rate(statistics.median(r.pairs for r in values), statistics.median(r.cpu for r in values))
+        for name, values in found.items()
+    }
 
 
 def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
@@ -160,9 +188,9 @@ def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
     found = rates(ways, rounds, warm_up=2 * workers + 2, seconds=2.0)
     base = found["published way, PNG files"]
     print(f"\n{len(index):,} pictures, batches of {BATCH}, {workers} workers")
-    print(f"{'':42} {'pairs/s':>9} {'ratio':>7}")
-    for name, value in found.items():
-        print(f"{name:42} {value:>9,.0f} {value / base:>7.1f}")
+    print(f"{'':42}{'pairs/s':>10}{'ratio':>8}{'CPU us a pair':>15}{'ratio':>8}")
+    for name, way in found.items():
+        print(f"{name:42}{way.pairs:>10,.0f}{way.pairs / base.pairs:>8.1f}{way.cpu:>15.1f}{base.cpu / way.cpu:>8.1f}")
 
 
 def _one_thread(_: int) -> None:
