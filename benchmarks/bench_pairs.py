@@ -38,7 +38,7 @@ from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.normalise import Normalise
 from ident3d.randomness import generator, torch_generator
 from ident3d.spaces import Box
-from ident3d.storage.split import encode_png
+from ident3d.storage.picture import encode_png
 
 MEAN, STD = (0.43, 0.27, 0.28), (0.12, 0.15, 0.11)
 SIGMA = 0.1

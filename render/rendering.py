@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ident3d.storage.picture import decode, encode_png
 from render.assembly import Assembly
 from render.journal import Entry, Journal, JournalBusyError
 from render.plan import PictureId, Shard
-from render.png import pixels_only
 from render.pool import Job
 
 __all__ = ["Outcome", "Renderer", "render_shards"]
@@ -130,9 +130,10 @@ class _Run:
         return begun
 
     def keep(self, picture: PictureId, png: bytes) -> None:
-        """Put a picture into its journal, and finish the shard that it completes."""
+        """Put a picture into its journal, in our own encoding, and finish the shard that it completes."""
         begun = self.awaited.pop(picture)
-        begun.journal.append(Entry(picture.row, picture.positive), pixels_only(png))
+        encoded = encode_png(decode(png, f"the new picture of {picture}"))
+        begun.journal.append(Entry(picture.row, picture.positive), encoded)
         begun.missing -= 1
         self.outcome.rendered += 1
         self.progress.update(1)

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ident3d.randomness import integer_seed
-from ident3d.storage.split import decode
+from ident3d.storage.picture import decode
 from render.mosaic import mosaic
 from render.pool import Job, Pool
 from render.world import World

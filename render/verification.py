@@ -11,7 +11,7 @@ from ident3d.errors import DatasetError
 from ident3d.randomness import generator
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, native_splits
-from ident3d.storage.split import decode
+from ident3d.storage.picture import decode
 from render.plan import PictureId, Plan
 from render.recipe import Recipe
 from render.rendering import Renderer

@@ -13,8 +13,9 @@ from ident3d.errors import DatasetError
 from ident3d.latents import check_finite
 from ident3d.storage.atomic import write_text
 from ident3d.storage.manifest import Manifest
+from ident3d.storage.picture import encode_png
 from ident3d.storage.signature import source_signature
-from ident3d.storage.split import StoredSplit, encode_png
+from ident3d.storage.split import StoredSplit
 
 __all__ = ["CACHE_FOLDER", "CacheRecord", "DecodedSplit", "array_path", "decoded_splits"]
 

@@ -13,8 +13,8 @@ from ident3d.exact_positives import exact_positives
 from ident3d.latents import check_latents, sample_latents
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER
+from ident3d.storage.picture import check_integrity, decode
 from ident3d.storage.shard import ShardReader
-from ident3d.storage.split import check_integrity, decode
 
 __all__ = ["latents_faults", "names_faults", "pictures_faults", "shard_faults"]
 

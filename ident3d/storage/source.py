@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ident3d.errors import DatasetError
 from ident3d.storage.decoded import DecodedSplit
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.split import StoredSplit, decode, encode_png
+from ident3d.storage.picture import decode, encode_png
+from ident3d.storage.split import StoredSplit
 
 __all__ = ["Picture", "Source", "manifest_of"]
 

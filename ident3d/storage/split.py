@@ -1,28 +1,21 @@
-"""What every layout of a split offers to the dataset class, and the decoding of single pictures."""
+"""What every layout of a split offers to the dataset class."""
 
 import hashlib
-import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
 
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.latents import check_latents
 from ident3d.storage.manifest import Manifest
+from ident3d.storage.picture import decode, stack
 
-__all__ = ["StoredSplit", "check_integrity", "checked_latents", "decode", "encode_png", "stack"]
-
-_FORMATS = ("PNG", "WEBP", "JPEG")
-_UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
-
-_COMPRESSION = 6
-"""zlib's level: 9 makes pictures of 224x224 smaller by 7%, and takes ten times as long."""
+__all__ = ["StoredSplit", "checked_latents"]
 
 
 class StoredSplit(ABC):
@@ -99,57 +92,3 @@ def checked_latents(latents: npt.NDArray[Any], factors: Factors, where: str) -> 
         return check_latents(latents, factors)
     except ValueError as error:
         raise DatasetError(f"{where}: {error}") from error
-
-
-def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
-    """Decode a picture to (H, W, 3) uint8, read-only.
-
-    Args:
-        encoded: the bytes of an image file.
-        what: where they come from, for the message.
-
-    Raises:
-        DatasetError: if the bytes are no picture, or a truncated one.
-    """
-    try:
-        with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
-            return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
-    except _UNREADABLE as error:
-        raise _unreadable(what, error) from error
-
-
-def check_integrity(encoded: bytes, what: str) -> None:
-    """Check the checksums inside of a PNG; decoding does not, and takes some changed bytes for other pixels.
-
-    Args:
-        encoded: the bytes of an image file; there is nothing to check in other formats.
-        what: where they come from, for the message.
-
-    Raises:
-        DatasetError: if a checksum is not that of its bytes.
-    """
-    try:
-        with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
-            image.verify()
-    except _UNREADABLE as error:
-        raise _unreadable(what, error) from error
-
-
-def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Encode (H, W, 3) uint8 as PNG; the same pixels give the same bytes."""
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", compress_level=_COMPRESSION)
-    return file.getvalue()
-
-
-def stack(pictures: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[np.uint8]:
-    """Stack one or more pictures of one size to (B, H, W, 3); DatasetError naming ``what`` when their sizes differ."""
-    found = list(pictures)
-    sizes = {picture.shape for picture in found}
-    if len(sizes) > 1:
-        raise DatasetError(f"{what}: pictures of different sizes, {sorted(sizes)}, do not make a batch")
-    return np.stack(found)
-
-
-def _unreadable(what: str, error: Exception) -> DatasetError:
-    return DatasetError(f"{what} is no readable picture ({error}); fetch or render it again")

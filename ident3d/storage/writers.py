@@ -14,11 +14,11 @@ from ident3d.storage.card import write_card
 from ident3d.storage.decoded import CacheRecord, array_path
 from ident3d.storage.manifest import ShardRecord
 from ident3d.storage.native import DATA_FOLDER
+from ident3d.storage.picture import encode_png
 from ident3d.storage.published import IMAGES_FOLDER, PHYSICAL_LATENTS, RAW_LATENTS, image_name
 from ident3d.storage.shard import ShardRows, write_shard
 from ident3d.storage.signature import source_signature
 from ident3d.storage.source import Picture, Source
-from ident3d.storage.split import encode_png
 
 __all__ = ["write_decoded", "write_native", "write_published"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK
 from ident3d.latents import sample_latents
-from ident3d.storage.split import decode
+from ident3d.storage.picture import decode
 from render.commands.hardware import Hardware, QualityName
 from render.devices import GPUS
 from render.errors import DeviceMissingError, RenderError

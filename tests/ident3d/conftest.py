@@ -10,8 +10,8 @@ from PIL import Image
 
 from ident3d.factors import FACTORS
 from ident3d.storage.manifest import Manifest, ShardRecord
+from ident3d.storage.picture import encode_png
 from ident3d.storage.shard import ShardRows, write_shard
-from ident3d.storage.split import encode_png
 
 COUNTS = {"train": 70, "test": 9}
 SIDE = 8

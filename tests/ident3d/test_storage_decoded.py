@@ -8,7 +8,7 @@ import pytest
 from ident3d.conversion import convert
 from ident3d.errors import DatasetError
 from ident3d.storage.decoded import DecodedSplit, decoded_splits
-from ident3d.storage.split import decode
+from ident3d.storage.picture import decode
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.storage.native import NativeSplit, native_splits
+from ident3d.storage.picture import encode_png
 from ident3d.storage.shard import ShardRows, write_shard
-from ident3d.storage.split import encode_png
 
 SECOND = "train-00001-of-00003.parquet"
 

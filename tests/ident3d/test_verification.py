@@ -13,8 +13,8 @@ from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
 from ident3d.storage.atomic import sha256_of
 from ident3d.storage.manifest import Manifest, ShardRecord
+from ident3d.storage.picture import encode_png
 from ident3d.storage.shard import ShardRows, write_shard
-from ident3d.storage.split import encode_png
 from ident3d.verification import verify
 
 MANIFEST = Manifest(splits={"train": 12, "test": 6}, rows_per_shard=5, resolution=8, seed=2)

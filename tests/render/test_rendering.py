@@ -10,8 +10,8 @@ import pytest
 
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit
+from ident3d.storage.picture import decode
 from ident3d.storage.shard import ShardReader
-from ident3d.storage.split import decode
 from render.assembly import Assembly
 from render.journal import Journal
 from render.part import Part

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ident3d.randomness import integer_seed
-from ident3d.storage.split import decode
+from ident3d.storage.picture import decode
 from render.traversal import traversal, traversal_latents
 from render.world import World
 from tests.render.fake_renderer import RESOLUTION, FakeRenderer
