@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +14,17 @@ import tyro
 from ident3d.commandline import EXIT_OK
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from baselines.floors import Floor
     from baselines.training.run import Run
     from ident3d import ThreeDIdent
     from ident3d.submission import Metadata
 
 __all__ = ["Embed"]
+
+_LOG = logging.getLogger(__name__)
 
 _DESCRIPTIONS = ("name", "method", "architecture", "training_data", "conditional")
 
@@ -27,15 +35,18 @@ class Embed:
 
     The encoder is the folder of a run, which knows what to say about itself, or an ONNX or TorchScript file from
     elsewhere, about which --name, --method, --architecture, --training-data and --conditional have to say it. A file's
-    encoder takes float32 RGB pictures (B, 3, H, W) in [0, 1].
+    encoder takes float32 RGB pictures (B, 3, H, W) in [0, 1]. Two names stand for encoders that nobody trained, the
+    floors of the leaderboard: pixels (the picture averaged over 8x8 cells) and random-resnet18 (with --seed). A file
+    or folder of such a name is written with its folder, as ./pixels.
 
     Examples: python -m baselines embed runs/supervised-seed0 /data/mini -o supervised.zip --authors 'A. Author';
+    python -m baselines embed pixels /data/mini -o pixels.zip --authors 'A. Author';
     python -m baselines embed mine.onnx /data/mini -o mine.zip --authors 'A. Author' --name mine --method 'VAE'
     --architecture 'ConvNeXt' --training-data 'mini' --conditional 'none'
     """
 
-    encoder: tyro.conf.Positional[Path]
-    """Folder of a run, or a file that ends in .onnx, .pt or .ts."""
+    encoder: tyro.conf.Positional[str]
+    """Folder of a run, a file that ends in .onnx, .pt or .ts, or pixels or random-resnet18."""
     root: tyro.conf.Positional[str]
     """The dataset: a folder, or "sample"."""
     authors: tuple[str, ...]
@@ -45,19 +56,19 @@ class Embed:
     split: str = "test"
     """The split to embed."""
     name: str | None = None
-    """Name of the entry; the recipe's for a run."""
+    """Name of the entry; the recipe's for a run, and a floor has its own."""
     revision: int = 1
     """Revision of the entry under that name."""
     method: str | None = None
-    """The method in a sentence or two; the recipe's title for a run."""
+    """The method in a sentence or two; the recipe's title for a run, and a floor has its own."""
     architecture: str | None = None
-    """The encoder's architecture; known for a run."""
+    """The encoder's architecture; known for a run and a floor."""
     training_data: str | None = None
-    """What the encoder was trained on; known for a run."""
+    """What the encoder was trained on; known for a run and a floor."""
     conditional: str | None = None
-    """The distribution of positive pairs; known for a run."""
+    """The distribution of positive pairs; known for a run and a floor."""
     seed: int = 0
-    """Seed of the training; known for a run."""
+    """Seed of the training, known for a run; or of random-resnet18."""
     links: tuple[str, ...] = ()
     """Web addresses of paper, code and weights."""
     device: str = "auto"
@@ -67,26 +78,64 @@ class Embed:
         """Embed and write."""
         import torch
 
-        from baselines.portable import load_portable
         from baselines.training.evaluation import embed
         from baselines.training.placement import place
-        from baselines.training.run import Run
         from ident3d import Submission, ThreeDIdent
 
-        if not self.encoder.exists():
-            raise FileNotFoundError(f"there is no encoder {self.encoder}")
+        self._check()
         data = ThreeDIdent(self.root, split=self.split)
         with place(self.device) as placement, torch.inference_mode():
-            if self.encoder.is_dir():
-                encoder, checkpoint = Run(self.encoder).encoder(placement.device)
-                metadata = self._of_run(Run(self.encoder), checkpoint.step, data)
-                embeddings = embed(encoder, data, placement.device)
-            else:
-                metadata = self._of_file(data)
-                embeddings = embed(load_portable(self.encoder, placement.device), data, placement.device)
+            encoder, metadata = self._encoder(data, placement.device)
+            embeddings = embed(encoder, data, placement.device)
         Submission.write(self.output, embeddings, data.ids, metadata)
         sys.stdout.write(f"{self.output}\n")
         return EXIT_OK
+
+    def _check(self) -> None:
+        from baselines.floors import FLOORS
+
+        if self.encoder in FLOORS:
+            FLOORS[self.encoder].check_seed(self.seed)
+            if Path(self.encoder).exists():
+                _LOG.info("%s is the encoder of that name; ./%s is what lies here", self.encoder, self.encoder)
+        elif not Path(self.encoder).exists():
+            raise FileNotFoundError(
+                f"there is no encoder {self.encoder}, neither a folder nor a file, nor is it one of {', '.join(FLOORS)}"
+            )
+
+    def _encoder(self, data: ThreeDIdent, device: torch.device) -> tuple[Callable[[Tensor], Tensor], Metadata]:
+        from baselines.floors import FLOORS
+        from baselines.portable import load_portable
+        from baselines.training.run import Run
+
+        if self.encoder in FLOORS:
+            floor = FLOORS[self.encoder]
+            return floor.build(len(data.factors), self.seed).to(device), self._of_floor(floor, data)
+        path = Path(self.encoder)
+        if path.is_dir():
+            encoder, checkpoint = Run(path).encoder(device)
+            return encoder, self._of_run(Run(path), checkpoint.step, data)
+        metadata = self._of_file(data)  # what is missing is told before a large file is read
+        return load_portable(path, device), metadata
+
+    def _of_floor(self, floor: Floor, data: ThreeDIdent) -> Metadata:
+        from ident3d.submission import Metadata
+
+        return Metadata(
+            name=self.name or floor.title,
+            revision=self.revision,
+            authors=self.authors,
+            method=self.method or floor.method,
+            encoder=self.architecture or floor.architecture,
+            training_data=self.training_data or "none: it is not trained",
+            conditional=self.conditional or "none",
+            fingerprint=data.fingerprint,
+            split=self.split,
+            seeds=(self.seed,),
+            steps=0,
+            links=self.links,
+            role="floor",
+        )
 
     def _of_run(self, run: Run, steps: int, data: ThreeDIdent) -> Metadata:
         from baselines.training.logbook import read_metrics

@@ -3,6 +3,17 @@
 from baselines.encoders.encoder import Encoder
 from baselines.encoders.mlp import MLPEncoder
 from baselines.encoders.outputs import BoxOutput, OutputSpace, SphereOutput, output_for
+from baselines.encoders.pixels import Pixels
 from baselines.encoders.resnet import Depth, ResNetEncoder
 
-__all__ = ["BoxOutput", "Depth", "Encoder", "MLPEncoder", "OutputSpace", "ResNetEncoder", "SphereOutput", "output_for"]
+__all__ = [
+    "BoxOutput",
+    "Depth",
+    "Encoder",
+    "MLPEncoder",
+    "OutputSpace",
+    "Pixels",
+    "ResNetEncoder",
+    "SphereOutput",
+    "output_for",
+]
