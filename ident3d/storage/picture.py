@@ -72,9 +72,9 @@ def check_integrity(encoded: bytes, what: str) -> None:
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Encode (H, W, 3) uint8 as PNG; the same pixels give the same bytes with the same zlib.
 
-    All rows get the filter Sub. Encoders choose one for each row, and nearly always end up with Paeth, which decoders undo
-    slowly. With Sub, files of rendered pictures are about as large (64x64: 6% larger than Pillow's; 224x224: 10% smaller) and
-    libspng decodes them in half of the time. Pillow cannot be asked for one filter.
+    All rows get the filter Sub. Encoders choose one for each row, and nearly always end up with Paeth, which decoders
+    undo slowly. With Sub, files of rendered pictures are about as large (64x64: 6% larger than Pillow's; 224x224: 10%
+    smaller), and libspng decodes them in half of the time. Pillow cannot be asked for one filter.
     """
     height, width, channels = pixels.shape
     differences = pixels.copy()
