@@ -27,7 +27,7 @@ from baselines.training.objective import TrainedModel, build_loss
 from baselines.training.optimiser import build_optimiser
 from baselines.training.placement import Placement, Precision, place
 from baselines.training.run import build_encoder
-from ident3d import Normal, PairIndex, PositivePairs, sample_latents
+from ident3d import FACTORS, Normal, PairIndex, PositivePairs, sample_latents
 from ident3d.pairs import PairBatch
 from ident3d.randomness import torch_generator
 
@@ -67,10 +67,12 @@ class MadePictures:
 
     Attributes:
         latents: (N, 10) float32.
+        factors: those of 3DIdent, which only name its columns here.
     """
 
     def __init__(self, n: int, resolution: int) -> None:
         self.latents = torch.from_numpy(sample_latents(n))
+        self.factors = FACTORS
         self._weight = torch.randn(10, 8 * 8 * 3, generator=torch_generator(0, "gpu_check/pictures"))
         self._side = resolution // 8
 

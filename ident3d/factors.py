@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FACTORS", "Factor", "Factors"]
+__all__ = ["FACTORS", "Factor", "Factors", "plain_factors", "resolve_factors"]
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,25 @@ FACTORS = Factors(
     )
 )
 """The ten factors of 3DIdent, in the column order of every latents array."""
+
+
+def plain_factors(width: int) -> Factors:
+    """Return ``width`` nameless factors on lines, z0, z1, ..., in one group, for latents that are not 3DIdent's."""
+    return Factors(tuple(Factor(f"z{column}", "latents", -1.0, 1.0, "1") for column in range(width)))
+
+
+def resolve_factors(factors: Factors | None, width: int) -> Factors:
+    """Return the factors of latents of that width.
+
+    Args:
+        factors: the factors; where None, 3DIdent's for ten columns and :func:`plain_factors` for any other number.
+        width: number of columns of the latents.
+
+    Raises:
+        ValueError: if there are not as many factors as columns.
+    """
+    if factors is None:
+        return FACTORS if width == len(FACTORS) else plain_factors(width)
+    if len(factors) != width:
+        raise ValueError(f"expected latents with {len(factors)} columns ({', '.join(factors.names)}), got {width}")
+    return factors

@@ -32,12 +32,14 @@ class DatasetPart:
         rows: the rows.
         latents: (N, d) float32.
         latents_pos: (N, d) float32 latents of the exact positives, or None.
+        factors: what the columns of the latents are.
     """
 
     def __init__(self, data: ThreeDIdent, rows: Tensor) -> None:
         self._data = data
         self.rows = rows
         self.latents = data.latents[rows]
+        self.factors = data.factors
         self.latents_pos = None if data.latents_pos is None else data.latents_pos[rows]
 
     def __len__(self) -> int:
@@ -131,4 +133,5 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
     scale = conditional.displacement_std(space) if recipe.match_in_own_metric else None
     # Both are exact and give the same matches; one needs FAISS, the other is slow on large datasets without a GPU.
     backend = "exact" if find_spec("faiss") is not None else "torch"
-    return PositivePairs(part, conditional, batch_size, seed, PairIndex(part.latents, backend, scale))
+    index = PairIndex(part.latents, backend, scale, factors=part.factors)
+    return PositivePairs(part, conditional, batch_size, seed, index)

@@ -84,8 +84,8 @@ class Info:
                 stored.latents,
                 conditional,
                 space=space,
-                index=PairIndex(stored.latents, scale=lengths),
+                index=PairIndex(stored.latents, scale=lengths, factors=stored.factors),
                 seed=self.seed,
                 draws=self.draws,
-                names=stored.factors.names,
+                factors=stored.factors,
             )

@@ -1,5 +1,6 @@
 """Metrics: how well embeddings identify the latents, up to the indeterminacies that the theory allows."""
 
+from ident3d.factors import plain_factors
 from ident3d.metrics.affine import affine_r2
 from ident3d.metrics.correlation import mcc
 from ident3d.metrics.dci import Disentanglement
@@ -9,7 +10,6 @@ from ident3d.metrics.nonlinear import nonlinear_r2
 from ident3d.metrics.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Halves, Protocol
 from ident3d.metrics.scores import FactorScores, Metric, Scores
 from ident3d.metrics.scoring import score
-from ident3d.metrics.targets import plain_factors
 
 __all__ = [
     "DEFAULT_PROTOCOL",

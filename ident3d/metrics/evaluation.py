@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.factors import Factors
+from ident3d.factors import Factors, resolve_factors
 from ident3d.latents import check_finite
 from ident3d.metrics.protocols import Protocol, get_protocol
-from ident3d.metrics.targets import Targets, resolve_factors
+from ident3d.metrics.targets import Targets
 
 __all__ = ["Evaluation", "as_array", "as_ids", "as_matrix"]
 
@@ -52,7 +52,7 @@ class Evaluation:
             latents: (N, k) raw latents; numpy, torch, or nested lists.
             embeddings: (N, d) embeddings of the same rows.
             ids: (N,) unique integers; the row numbers where None.
-            factors: the factors, one a column of the latents; see :func:`~ident3d.metrics.targets.resolve_factors`.
+            factors: the factors, one a column of the latents; see :func:`~ident3d.factors.resolve_factors`.
             protocol: the protocol, or its name.
 
         Raises:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.factors import FACTORS, Factor, Factors
+from ident3d.factors import Factor, Factors
 
-__all__ = ["Targets", "plain_factors", "resolve_factors"]
+__all__ = ["Targets"]
 
 _CONSTANT = 1e-12
 
@@ -72,25 +72,3 @@ class Targets:
         """Sum values of the columns into values of their factors: (..., C) to (..., F)."""
         belongs = (self.owner[:, None] == np.arange(len(self.factors))).astype(np.float64)
         return np.asarray(by_column @ belongs)
-
-
-def plain_factors(width: int) -> Factors:
-    """Return ``width`` nameless factors on lines, z0, z1, ..., in one group, for latents that are not 3DIdent's."""
-    return Factors(tuple(Factor(f"z{column}", "latents", -1.0, 1.0, "1") for column in range(width)))
-
-
-def resolve_factors(factors: Factors | None, width: int) -> Factors:
-    """Return the factors of latents of that width.
-
-    Args:
-        factors: the factors; where None, 3DIdent's for ten columns and :func:`plain_factors` for any other number.
-        width: number of columns of the latents.
-
-    Raises:
-        ValueError: if there are not as many factors as columns.
-    """
-    if factors is None:
-        return FACTORS if width == len(FACTORS) else plain_factors(width)
-    if len(factors) != width:
-        raise ValueError(f"expected latents with {len(factors)} columns ({', '.join(factors.names)}), got {width}")
-    return factors

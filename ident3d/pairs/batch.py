@@ -7,6 +7,8 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+from ident3d.factors import Factors
+
 __all__ = ["PairBatch", "PairData", "RenderedPairData"]
 
 
@@ -17,9 +19,11 @@ class PairData(Protocol):
 
     Attributes:
         latents: (N, d) float32.
+        factors: what the columns of the latents are.
     """
 
     latents: Tensor
+    factors: Factors
 
     def __len__(self) -> int:
         """Return N."""

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ident3d.factors import Factors
 from ident3d.pairs.backend import BACKENDS, Backend, Options
 from ident3d.pairs.points import Points, check_coordinates
 from ident3d.pairs.ranking import nearest_candidate, nearest_of_all
@@ -39,13 +40,15 @@ class PairIndex:
     tensors, which processes started with torch's multiprocessing share.
 
     Args:
-        latents: (N, d) numbers, N at least 2; any dtype, layout and device. Columns are named in errors when d is 10.
+        latents: (N, d) numbers, N at least 2; any dtype, layout and device.
         backend: one of the names above.
         scale: (d,) lengths, one a factor: the match is made in latents / scale. A conditional's own widths keep an
             anisotropic conditional anisotropic. None: plain L2.
         device: where the search runs.
         threads: the most threads that a search uses; None: as many as torch, which is one in a DataLoader's worker.
         effort: how much of an approximate index is searched: cells for "ivf" (64), candidates for "hnsw" (32).
+        factors: what the columns are, for messages; ``data.factors`` for a dataset's. None: 3DIdent's where d is 10,
+            nameless ones otherwise.
 
     Attributes:
         backend: name of the backend.
@@ -66,13 +69,16 @@ class PairIndex:
         device: torch.device | str = "cpu",
         threads: int | None = None,
         effort: int | None = None,
+        factors: Factors | None = None,
     ) -> None:
         if backend not in BACKENDS:
             raise ValueError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
         for name, number in (("threads", threads), ("effort", effort)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} is at least 1, or None, not {number}")
-        self._build(Points.from_latents(latents, scale), backend, Options(torch.device(device), threads, effort))
+        self._build(
+            Points.from_latents(latents, scale, factors), backend, Options(torch.device(device), threads, effort)
+        )
 
     def _build(self, points: Points, backend: str, options: Options) -> None:
         self.backend = backend
@@ -171,7 +177,7 @@ class PairIndex:
                 f"expected numeric queries of shape (Q, {self.width}), not {tuple(queries.shape)}, {queries.dtype}"
             )
         coordinates = self._points.scaled(queries.to(self._search_device))
-        check_coordinates(coordinates, "queries")
+        check_coordinates(coordinates, "queries", self._points.factors)
         return coordinates
 
     def _check_exclude(self, exclude: Tensor | npt.ArrayLike | None, queries: int) -> Tensor | None:

@@ -63,7 +63,7 @@ class PositivePairs(PairStream):
                 "ident3d.conditionals.parse reads one from text"
             )
         self.conditional = conditional
-        self.index = PairIndex(data.latents) if index is None else index
+        self.index = PairIndex(data.latents, factors=data.factors) if index is None else index
         self.space = Box(self.index.width) if space is None else space
         conditional.check(self.space)
         self.space.check(data.latents, "the latents of the dataset")
@@ -93,7 +93,13 @@ class PositivePairs(PairStream):
             UserWarning: if the dataset is too small for the conditional.
         """
         return realised_conditional(
-            self.data.latents, self.conditional, space=self.space, index=self.index, seed=self.seed, draws=draws
+            self.data.latents,
+            self.conditional,
+            space=self.space,
+            index=self.index,
+            seed=self.seed,
+            draws=draws,
+            factors=self.data.factors,
         )
 
     def match(self, number: int) -> Tensor:

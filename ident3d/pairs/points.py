@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ident3d.factors import FACTORS
+from ident3d.factors import Factors, resolve_factors
 from ident3d.latents import check_finite
 
 __all__ = ["Points", "check_coordinates"]
@@ -25,6 +25,7 @@ class Points:
 
     Attributes:
         coordinates: (U, d) float32, the distinct rows of latents / scale, by their lowest id.
+        factors: what the columns are, for messages.
         scale: (d,) float64, the lengths that latents are divided by; None for none.
         first: (U,) int64, the lowest id of each point; None when every latent is distinct, so that ids are points.
         second: (U,) int64, the second lowest id, or -1; None like ``first``.
@@ -32,18 +33,25 @@ class Points:
     """
 
     coordinates: Tensor
+    factors: Factors
     scale: Tensor | None = None
     first: Tensor | None = None
     second: Tensor | None = None
     of_id: Tensor | None = None
 
     @classmethod
-    def from_latents(cls, latents: Tensor | npt.ArrayLike, scale: Tensor | npt.ArrayLike | None = None) -> "Points":
+    def from_latents(
+        cls,
+        latents: Tensor | npt.ArrayLike,
+        scale: Tensor | npt.ArrayLike | None = None,
+        factors: Factors | None = None,
+    ) -> "Points":
         """Check latents and find the distinct ones.
 
         Args:
             latents: (N, d) numbers of any dtype, layout and device.
             scale: (d,) lengths, or None.
+            factors: what the columns are; see :func:`~ident3d.factors.resolve_factors`.
 
         Raises:
             ValueError: if the shape is another, there are fewer than two rows, a value is NaN, infinite or too
@@ -56,19 +64,20 @@ class Points:
             raise ValueError(f"expected numeric latents of shape (N, d), not shape {array.shape}, dtype {array.dtype}")
         if len(array) < 2:
             raise ValueError(f"matching pairs needs the latents of 2 pictures or more, got {len(array)}")
+        columns = resolve_factors(factors, array.shape[1])
         lengths = _as_scale(scale, array.shape[1])
         kept = np.float32 if array.dtype == np.float32 else np.float64
         coordinates = _scaled(torch.from_numpy(np.array(array, dtype=kept)), lengths)
-        check_coordinates(coordinates, "latents")
+        check_coordinates(coordinates, "latents", columns)
         representative = _lowest_twin(coordinates.numpy())
         if representative is None:
-            return cls(coordinates, lengths)
+            return cls(coordinates, columns, lengths)
         lowest, of_id = np.unique(representative, return_inverse=True)
         second = np.full(len(lowest), -1)
         twins = np.flatnonzero(representative != np.arange(len(representative)))[::-1]
         second[of_id[twins]] = twins  # from the highest id down, so that the lowest is written last
         first = torch.from_numpy(lowest)
-        return cls(coordinates[first], lengths, first, torch.from_numpy(second), torch.from_numpy(of_id))
+        return cls(coordinates[first], columns, lengths, first, torch.from_numpy(second), torch.from_numpy(of_id))
 
     def __len__(self) -> int:
         return len(self.coordinates)
@@ -86,7 +95,8 @@ class Points:
     def to(self, device: torch.device | str) -> "Points":
         """Return these points on ``device``."""
         parts = (self.scale, self.first, self.second, self.of_id)
-        return Points(self.coordinates.to(device), *(None if part is None else part.to(device) for part in parts))
+        moved = (None if part is None else part.to(device) for part in parts)
+        return Points(self.coordinates.to(device), self.factors, *moved)
 
     def scaled(self, latents: Tensor) -> Tensor:
         """Return (..., d) latents / scale as float32, on the latents' device."""
@@ -140,16 +150,14 @@ def _as_scale(scale: Tensor | npt.ArrayLike | None, width: int) -> Tensor | None
     return lengths
 
 
-def check_coordinates(coordinates: Tensor, what: str) -> None:
+def check_coordinates(coordinates: Tensor, what: str, factors: Factors) -> None:
     """Raise ValueError that names row and factor if a coordinate is NaN, infinite, or too large to be squared."""
     good = coordinates.abs() <= _LARGEST
     if bool(good.all()):
         return
-    names = FACTORS.names if coordinates.shape[1] == len(FACTORS) else None
-    check_finite(coordinates.cpu().numpy(), what, names)
+    check_finite(coordinates.cpu().numpy(), what, factors.names)
     row, column = (~good).nonzero()[0].tolist()
-    name = f"column {column}" if names is None else names[column]
-    value = coordinates[row, column].item()
+    name, value = factors.names[column], coordinates[row, column].item()
     raise ValueError(f"{what} must stay within {_LARGEST:.0e} (divided by scale): row {row}, {name} is {value}")
 
 

@@ -6,7 +6,6 @@ a few of them are ever reached. An encoder learns from the conditional that it s
 """
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from ident3d.conditionals.conditional import Conditional
 from ident3d.errors import MissingDependencyError
-from ident3d.factors import FACTORS
+from ident3d.factors import Factors, resolve_factors
 from ident3d.pairs.index import PairIndex
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space
@@ -131,7 +130,7 @@ def realised_conditional(
     index: PairIndex | None = None,
     seed: int = 0,
     draws: int = 20_000,
-    names: Sequence[str] | None = None,
+    factors: Factors | None = None,
 ) -> RealisedConditional:
     """Estimate what matching in a finite dataset makes of a conditional; needs no pictures.
 
@@ -142,7 +141,8 @@ def realised_conditional(
         index: what matches targets to ``latents``; None: an exact one in plain L2.
         seed: of the draws.
         draws: number of pairs to estimate from, 2 or more.
-        names: names of the factors; None: those of 3DIdent, or numbers where d is not 10.
+        factors: what the columns are, ``data.factors`` for a dataset's; None: 3DIdent's where d is 10, nameless ones
+            otherwise.
 
     Warns:
         UserWarning: if the dataset is too small for the conditional: some factor's standard deviation is realised
@@ -154,7 +154,8 @@ def realised_conditional(
     if draws < 2:
         raise ValueError(f"a standard deviation takes 2 draws or more, not {draws}")
     stored = torch.as_tensor(latents)
-    index = PairIndex(stored) if index is None else index
+    columns = resolve_factors(factors, stored.shape[-1])
+    index = PairIndex(stored, factors=columns) if index is None else index
     matching = _Matching(stored, conditional, Box(index.width) if space is None else space, index, seed)
     anchors = torch.randint(len(stored), (draws,), generator=torch_generator(seed, "realised/anchors"))
     targets, positives, distances = matching.pairs(anchors)
@@ -165,7 +166,7 @@ def realised_conditional(
         conditional=str(conditional),
         pictures=len(stored),
         draws=draws,
-        names=_names(index.width) if names is None else tuple(names),
+        names=columns.names,
         nominal_std=_numbers(nominal.double().std(dim=0)),
         realised_std=_numbers(realised.double().std(dim=0)),
         correlation=_numbers(_correlation(nominal.double(), realised.double())),
@@ -208,10 +209,6 @@ def _correlation(a: Tensor, b: Tensor) -> Tensor:
 
 def _lengths(displacement: Tensor, scale: Tensor | None) -> Tensor:
     return (displacement if scale is None else displacement / scale).square().sum(dim=1).sqrt()
-
-
-def _names(width: int) -> tuple[str, ...]:
-    return FACTORS.names if width == len(FACTORS) else tuple(f"factor {column}" for column in range(width))
 
 
 def _numbers(values: Tensor) -> tuple[float, ...]:

@@ -24,6 +24,7 @@ class ResidentPictures:
         device: where the pictures are.
         latents: (N, d) float32, on the CPU: batches of latents are small, and drawn there.
         latents_pos: (N, d) float32, on the CPU, or None.
+        factors: what the columns of the latents are.
 
     Raises:
         ValueError: if the pictures do not fit in the free memory of a CUDA device.
@@ -34,6 +35,7 @@ class ResidentPictures:
     def __init__(self, data: PairData, device: torch.device, *, positive: bool) -> None:
         self.device = device
         self.latents = data.latents
+        self.factors = data.factors
         self.latents_pos: Tensor | None = getattr(data, "latents_pos", None)
         sources = [False, True] if positive else [False]
         one = data.pixels(torch.zeros(1, dtype=torch.int64))

@@ -3,15 +3,16 @@
 import torch
 from torch import Tensor
 
-from ident3d import sample_latents
+from ident3d import FACTORS, Factors, sample_latents
 
 
 class NumberedPictures:
     """N pictures whose first pixel spells the row, and whose exact positives spell it inverted."""
 
-    def __init__(self, n: int, *, pairs: bool = False, size: int = 8) -> None:
+    def __init__(self, n: int, *, pairs: bool = False, size: int = 8, factors: Factors = FACTORS) -> None:
         self.size = size
-        self.latents = torch.from_numpy(sample_latents(n, seed=1))
+        self.factors = factors
+        self.latents = torch.from_numpy(sample_latents(n, seed=1, factors=factors))
         self.latents_pos = self.latents.flip(1).contiguous() if pairs else None
 
     def __len__(self) -> int:

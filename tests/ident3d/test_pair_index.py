@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from ident3d.factors import Factor, Factors
 from ident3d.pairs.faiss_library import bounded_threads, faiss_library
 from ident3d.pairs.index import PairIndex
 
@@ -283,6 +284,22 @@ def test_values_that_are_not_finite_are_named_by_row_and_factor(bad):
         PairIndex(latents)
     with pytest.raises(ValueError, match="queries must be finite: row 17, object_hue"):
         PairIndex(rows(50)).match(latents)
+
+
+def test_columns_are_named_as_the_dataset_names_them():
+    others = Factors(tuple(Factor(f"knob_{letter}", "knobs", 0.0, 1.0, "1") for letter in "abcdefghij"))
+    latents = rows(50)
+    index = PairIndex(latents, factors=others)
+    latents[17, 7] = np.nan
+    with pytest.raises(ValueError, match="latents must be finite: row 17, knob_h"):
+        PairIndex(latents, factors=others)
+    for held in (index, pickle.loads(pickle.dumps(index))):  # noqa: S301 - our own bytes
+        with pytest.raises(ValueError, match="queries must be finite: row 17, knob_h"):
+            held.match(latents)
+    with pytest.raises(ValueError, match="latents must be finite: row 17, z7"):
+        PairIndex(latents[:, :9])
+    with pytest.raises(ValueError, match=r"expected latents with 10 columns \(knob_a, .*\), got 9"):
+        PairIndex(rows(50, 9), factors=others)
 
 
 @pytest.mark.parametrize(

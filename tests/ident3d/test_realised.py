@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ident3d import sample_latents
+from ident3d import Factor, Factors, ThreeDIdent, sample_latents
 from ident3d.conditionals import Normal
 from ident3d.pairs.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
@@ -13,6 +13,7 @@ from ident3d.spaces import Box
 from tests.ident3d.pair_pictures import NumberedPictures
 
 TOO_FEW = "pictures are too few for"
+OTHERS = Factors(tuple(Factor(f"knob_{letter}", "knobs", 0.0, 1.0, "1") for letter in "abcdefghij"))
 
 
 def latents(n, width=10):
@@ -60,7 +61,7 @@ def test_a_dense_dataset_realises_the_conditional():
     assert found.distinct_partners > 90
     assert not found.is_too_small
     assert found.advice == ""
-    assert found.names == ("factor 0",)
+    assert found.names == ("z0",)
 
 
 def test_counts_are_those_of_a_slow_loop():
@@ -127,6 +128,26 @@ def test_table_names_every_factor_and_number(tmp_path):
     assert "--pairs" in found.advice
     found.plot(tmp_path / "realised.png")
     assert (tmp_path / "realised.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{TOO_FEW}")
+@pytest.mark.parametrize("resident", [False, True])
+def test_a_dataset_names_its_own_factors_though_there_are_ten(tmp_path, make_native, resident):
+    data = ThreeDIdent(make_native(tmp_path / "other", factors=OTHERS).root)
+    pairs = PositivePairs(data, Normal(0.3), 8)
+    pairs = pairs.on_device("cpu") if resident else pairs
+    assert pairs.data.factors == OTHERS
+    found = pairs.realised_conditional(draws=50)
+    assert found.names == OTHERS.names
+    assert "in knob_" in found.advice
+    assert [line.split()[0] for line in found.table().splitlines()[1:11]] == list(OTHERS.names)
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{TOO_FEW}")
+def test_factors_are_as_many_as_columns():
+    assert realised_conditional(latents(50), Normal(0.1), draws=20, factors=OTHERS).names == OTHERS.names
+    with pytest.raises(ValueError, match=r"expected latents with 10 columns \(knob_a, .*\), got 3"):
+        realised_conditional(latents(50, 3), Normal(0.1), draws=20, factors=OTHERS)
 
 
 def test_too_few_draws_are_refused():
