@@ -36,6 +36,10 @@ class Reproduce:
     """Number of runs of each row; they train side by side. Seeds are 0, 1, ..."""
     budget: str = "quick"
     """quick: fewer latents, a minute or two a row on two cores; paper: appendix A.3, for a GPU; or seconds a row."""
+    limit: float | None = None
+    """Seconds after which a training ends however many steps of its budget are left; it goes into the budget's name."""
+    supervised: bool = True
+    """Whether the tables' supervised models are trained too."""
     dim: int | None = None
     """Number of latents, if not the budget's."""
     batch_size: int | None = None
@@ -64,6 +68,7 @@ class Reproduce:
         if self.threads > 0:
             torch.set_num_threads(self.threads)
         budget = parse_budget(self.budget, learns_precision=self.study == "aninfonce")
+        budget = budget if self.limit is None else budget.limited(self.limit)
         budget = replace(
             budget,
             dim=budget.dim if self.dim is None else self.dim,
@@ -78,6 +83,7 @@ class Reproduce:
             device=_device(self.device),
             results=self.out or Path(__file__).parents[1] / "results" / "synthetic" / budget.name,
             checkpoints=self.checkpoints,
+            supervised=self.supervised,
         )
         sys.stdout.write(reproduction.run(self.row))
         return EXIT_OK

@@ -55,6 +55,21 @@ class Budget:
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} of a budget is positive and finite, not {value}")
 
+    def limited(self, seconds: float) -> "Budget":
+        """Return the same budget with time in place of steps: a beginning of it, seen 40 times on the way.
+
+        Args:
+            seconds: training time of an experiment.
+
+        Raises:
+            ValueError: if they are not positive and finite, or the budget already has seconds.
+        """
+        if self.steps is None:
+            raise ValueError(
+                f"the budget {self.name} already ends after {self.seconds:g} seconds; give that or a limit"
+            )
+        return replace(self, name=f"{self.name}-{seconds:g}s", steps=None, seconds=seconds, evaluations=40)
+
     def rate(self, progress: float) -> float:
         """Return the factor on the learning rates when the share ``progress`` of the training is done."""
         if not self.decay:

@@ -36,6 +36,7 @@ class Reproduction:
         device: where.
         results: folder that gets ``STUDY.json``, ``STUDY.md`` and the plots.
         checkpoints: folder that trainings are kept in; one that is asked for again goes on, or is only read.
+        supervised: whether the tables' supervised models are trained too.
     """
 
     study: StudyName
@@ -44,6 +45,7 @@ class Reproduction:
     device: torch.device
     results: Path
     checkpoints: Path
+    supervised: bool = True
 
     def run(self, numbers: Sequence[int] = ()) -> str:
         """Train the items that have no outcome yet, and return the study in Markdown.
@@ -83,7 +85,7 @@ class Reproduction:
     def _train_item(self, study: Study, item: Item) -> Outcome:
         label = f"{self.study} {item.number}/{len(study.items)}"
         _LOG.info("%s: %s -> %s", label, item.process_label, item.model_label)
-        supervised = study.supervised(item)
+        supervised = study.supervised(item) if self.supervised else None
         ceiling = None if supervised is None else self._train(supervised, f"{label} supervised")[-1]
         history = self._train(item.experiment, label)
         final = history[-1]
