@@ -12,13 +12,21 @@ from baselines.recipes import Recipe
 from ident3d import AugmentedPairs, Box, PairIndex, PositivePairs, RenderedPairs
 from ident3d.conditionals import parse
 from ident3d.pairs import PairBatch, PairStream
+from ident3d.pairs.batch import PairData
 from ident3d.randomness import torch_generator
 
 if TYPE_CHECKING:
     from ident3d import ThreeDIdent
     from ident3d.conditionals.conditional import Conditional
 
-__all__ = ["DatasetPart", "SinglePictures", "build_stream", "pair_conditional", "split_validation"]
+__all__ = [
+    "DatasetPart",
+    "SinglePictures",
+    "build_stream",
+    "matching_index",
+    "pair_conditional",
+    "split_validation",
+]
 
 
 class DatasetPart:
@@ -128,10 +136,24 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
     conditional = pair_conditional(recipe, data)
     if conditional is None:
         raise ValueError("matched pairs are drawn from a conditional: give one")
+    index = matching_index(conditional, part, in_own_metric=recipe.match_in_own_metric)
+    return PositivePairs(part, conditional, batch_size, seed, index)
+
+
+def matching_index(conditional: Conditional, data: PairData, *, in_own_metric: bool) -> PairIndex:
+    """Return what matches draws from a conditional to the pictures of a dataset.
+
+    Args:
+        conditional: the distribution of positives.
+        data: the dataset, or a part of one.
+        in_own_metric: whether matching divides each factor by the conditional's width in it.
+
+    Raises:
+        ValueError: if the conditional is not one of the latents' box.
+    """
     space = Box(len(data.factors))
     conditional.check(space)
-    scale = conditional.displacement_std(space) if recipe.match_in_own_metric else None
+    scale = conditional.displacement_std(space) if in_own_metric else None
     # Both are exact and give the same matches; one needs FAISS, the other is slow on large datasets without a GPU.
     backend = "exact" if find_spec("faiss") is not None else "torch"
-    index = PairIndex(part.latents, backend, scale, factors=part.factors)
-    return PositivePairs(part, conditional, batch_size, seed, index)
+    return PairIndex(data.latents, backend, scale, factors=data.factors)

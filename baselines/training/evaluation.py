@@ -31,13 +31,16 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         module.train(was_training)
 
 
-def embed(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device) -> npt.NDArray[np.float32]:
+def embed(
+    encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device, *, positive: bool = False
+) -> npt.NDArray[np.float32]:
     """Embed every picture of a dataset, in float32.
 
     Args:
         encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d); in evaluation mode, see :class:`evaluation_mode`.
         data: the pictures.
         device: where the encoder is.
+        positive: embed the exact positives instead.
 
     Returns:
         (N, d) float32, in the order of the rows.
@@ -45,7 +48,7 @@ def embed(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.dev
     parts = []
     for start in range(0, len(data), _PICTURES_AT_ONCE):
         rows = torch.arange(start, min(start + _PICTURES_AT_ONCE, len(data)))
-        pictures = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=device)
+        pictures = as_input(data.pixels(rows, positive=positive).permute(0, 3, 1, 2), device=device)
         parts.append(encoder(pictures).float().cpu())
     return torch.cat(parts).numpy()
 

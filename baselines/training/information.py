@@ -1,0 +1,150 @@
+"""Information: how much of what two views share an encoder keeps, on pairs like those that it was trained on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from baselines.training.data import matching_index
+from baselines.training.evaluation import embed
+from ident3d import Box, true_mutual_information
+from ident3d.errors import DatasetError
+from ident3d.metrics import Information, information
+from ident3d.randomness import torch_generator
+
+if TYPE_CHECKING:
+    from ident3d import ThreeDIdent
+    from ident3d.conditionals import Conditional
+
+__all__ = ["KeptInformation", "kept_information"]
+
+
+@dataclass(frozen=True)
+class KeptInformation:
+    """What the embeddings of two views share, beside what their latents share, in nats.
+
+    Attributes:
+        conditional: the distribution of the positives, as text.
+        pictures: number of pictures that pairs were made of; each is the anchor of one pair.
+        is_matched: whether positives are the nearest stored pictures to a draw, and not rendered for their anchor.
+        embeddings: the estimate of what the embeddings share. ``true`` is what latents that are uniform share with
+            draws from the conditional; None where the dataset's are not uniform.
+        latents: the same estimate, made of the latents of the same pairs: what a perfect encoder would get.
+    """
+
+    conditional: str
+    pictures: int
+    is_matched: bool
+    embeddings: Information
+    latents: Information
+
+    @property
+    def matching_cap(self) -> float | None:
+        """The logarithm of ``pictures``: pairs matched among so many carry no more. None for rendered pairs."""
+        return math.log(self.pictures) if self.is_matched else None
+
+    @property
+    def share_of_latents(self) -> float | None:
+        """The embeddings' estimate over the latents'; None where the latents' pairs are not told apart at all."""
+        return self.embeddings.estimate / self.latents.estimate if self.latents.estimate > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as plain data."""
+        return {
+            "conditional": self.conditional,
+            "pairs": "matched" if self.is_matched else "rendered",
+            "pictures": self.pictures,
+            "estimate": self.embeddings.estimate,
+            "estimate_of_latents": self.latents.estimate,
+            "items": self.embeddings.items,
+            "cap": self.embeddings.cap,
+            "matching_cap": self.matching_cap,
+            "true": self.embeddings.true,
+            "share_of_true": self.embeddings.share,
+            "share_of_latents": self.share_of_latents,
+        }
+
+    def table(self) -> str:
+        """Return the numbers as text for a terminal."""
+        found = self.embeddings
+        how = f"matched among {self.pictures:,} pictures" if self.is_matched else "rendered as pairs"
+        lines = [
+            f"{self.pictures:,} pairs, {self.conditional}, {how}; in nats",
+            f"{found.estimate:8.4f}  embeddings of the two views, InfoNCE estimate",
+            f"{self.latents.estimate:8.4f}  latents of the same pairs, same estimate",
+            f"{found.cap:8.4f}  ln {found.items:,}: the most that the estimate can be",
+        ]
+        if self.matching_cap is not None:
+            lines.append(f"{self.matching_cap:8.4f}  ln {self.pictures:,}: the most that matched pairs can share")
+        if found.true is not None and found.share is not None:
+            lines.append(f"{found.true:8.4f}  latents, true, for draws from the conditional")
+            lines.append(f"{found.share:8.1%}  of the true information kept")
+        if self.share_of_latents is not None:
+            lines.append(f"{self.share_of_latents:8.1%}  of the latents' estimate kept")
+        return "\n".join(lines)
+
+
+def kept_information(
+    encoder: Callable[[Tensor], Tensor],
+    data: ThreeDIdent,
+    conditional: Conditional,
+    device: torch.device,
+    *,
+    is_matched: bool,
+    in_own_metric: bool = False,
+    seed: int = 0,
+    items: int = 4096,
+) -> KeptInformation:
+    """Estimate how much information about each other an encoder leaves in the two views of a pair.
+
+    Every picture is the anchor of one pair. Half of the pairs fit the critic of the estimate, the other half is
+    scored; see :func:`ident3d.metrics.information`.
+
+    Args:
+        encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d), in evaluation mode.
+        data: the split.
+        conditional: the distribution of the positives.
+        device: where the encoder is.
+        is_matched: whether positives are matched to draws from the conditional; or are the rendered ones.
+        in_own_metric: whether matching divides each factor by the conditional's width in it.
+        seed: seed of the draws.
+        items: number of items that a positive is told apart from; fewer where the split has fewer.
+
+    Raises:
+        ValueError: if the conditional is not one of the latents' box or makes pairs independent, or there are too few
+            pictures for the width.
+        DatasetError: if rendered pairs are asked of a dataset without them.
+    """
+    true = _true(conditional, data)
+    latents = data.latents
+    if is_matched:
+        generator = torch_generator(seed, "information/targets")
+        targets = conditional.sample(latents, Box(len(data.factors)), generator)
+        rows = torch.arange(len(data))
+        partners, _ = matching_index(conditional, data, in_own_metric=in_own_metric).match(targets, exclude=rows)
+        embeddings = embed(encoder, data, device)
+        embeddings_pos, latents_pos = embeddings[partners.numpy()], latents[partners]
+    else:
+        if data.latents_pos is None:
+            raise DatasetError(f"{data.root} has no exact positives: give a conditional to match pairs")
+        embeddings, latents_pos = embed(encoder, data, device), data.latents_pos
+        embeddings_pos = embed(encoder, data, device, positive=True)
+    return KeptInformation(
+        conditional=str(conditional),
+        pictures=len(data),
+        is_matched=is_matched,
+        embeddings=information(embeddings, embeddings_pos, data.ids, items=items, true=true),
+        latents=information(latents, latents_pos, data.ids, items=items, true=true),
+    )
+
+
+def _true(conditional: Conditional, data: ThreeDIdent) -> float | None:
+    true = true_mutual_information(conditional, Box(len(data.factors)))
+    if not true > 0:
+        raise ValueError(f"the two latents of a pair are independent under {conditional}: nothing is shared")
+    return true if data.provenance.latents == "uniform" else None
