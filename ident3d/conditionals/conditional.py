@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from ident3d.conditionals.coordinate import Coordinate
 from ident3d.spaces import Box, Space
 
-__all__ = ["Conditional", "check_generator"]
+__all__ = ["Conditional", "check_conditional", "check_generator"]
 
 
 class Conditional(ABC):
@@ -123,6 +123,15 @@ class Conditional(ABC):
     def __str__(self) -> str:
         numbers = (f"{field.name}={_text(getattr(self, field.name))}" for field in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
         return f"{self.name}({', '.join(numbers)})"
+
+
+def check_conditional(conditional: Any) -> None:
+    """Raise TypeError unless ``conditional`` is one."""
+    if not isinstance(conditional, Conditional):
+        raise TypeError(
+            f"expected a conditional, such as ident3d.Normal(0.3), not {conditional!r}; "
+            "ident3d.conditionals.parse reads one from text"
+        )
 
 
 def check_generator(generator: torch.Generator, device: torch.device | None = None) -> None:

@@ -27,6 +27,7 @@ class AugmentedPairs(PairStream):
         transform: what is made of the views, (B, 3, H, W) uint8; a function of its input alone.
 
     Raises:
+        TypeError: if the dataset is none, or views are drawn by no function.
         ValueError: if batch size or seed are not usable.
 
     Reference:
@@ -43,6 +44,8 @@ class AugmentedPairs(PairStream):
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(data, batch_size, seed, transform)
+        if views is not None and not callable(views):
+            raise TypeError(f"the views of a picture are drawn by a SimCLRViews, not by {views!r}")
         self.views = SimCLRViews() if views is None else views
 
     def _draw(self, number: int) -> PairBatch:

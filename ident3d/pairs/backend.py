@@ -7,9 +7,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ident3d.device import named_device, usable_device
+from ident3d.pairs.faiss_library import check_gpu
+from ident3d.pairs.numbers import check_count
 from ident3d.pairs.points import Points
 
-__all__ = ["BACKENDS", "Backend", "Options"]
+__all__ = ["BACKENDS", "Backend", "Options", "check_options"]
 
 
 class Backend(Protocol):
@@ -75,10 +78,6 @@ def _ivf(points: Points, options: Options) -> Backend:
 def _hnsw(points: Points, options: Options) -> Backend:
     from ident3d.pairs.approximate import HnswBackend
 
-    if options.device.type != "cpu":
-        raise ValueError(
-            f"backend='hnsw' runs on the CPU only, not on {options.device}; 'exact' and 'ivf' run on a GPU"
-        )
     return HnswBackend(points, options)
 
 
@@ -89,3 +88,36 @@ BACKENDS: dict[str, Callable[[Points, Options], Backend]] = {
     "hnsw": _hnsw,
 }
 """How each backend is made, by its name."""
+
+_APPROXIMATE = ("ivf", "hnsw")
+
+
+def check_options(backend: str, device: torch.device | str, threads: int | None, effort: int | None) -> Options:
+    """Return how a backend is to run, before anything is built.
+
+    Raises:
+        TypeError: if device, threads or effort are of another kind.
+        ValueError: if there is no such backend, it does not run on this device, threads or effort are below 1, or an
+            effort is asked of a backend that always looks at everything.
+    """
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise ValueError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+    for what, number in (("threads", threads), ("effort", effort)):
+        if number is not None:
+            check_count(number, what, 1)
+    if effort is not None and backend not in _APPROXIMATE:
+        raise ValueError(
+            f"backend={backend!r} is exact, whatever the effort: leave it out, or choose {' or '.join(_APPROXIMATE)}"
+        )
+    return Options(_device(backend, device), threads, effort)
+
+
+def _device(backend: str, device: torch.device | str) -> torch.device:
+    if backend == "torch":
+        return usable_device(device)
+    wanted = named_device(device)  # FAISS may have a GPU that torch was built without
+    if wanted.type != "cpu":
+        if backend == "hnsw":
+            raise ValueError(f"backend='hnsw' runs on the CPU only, not on {wanted}; 'exact' and 'ivf' run on a GPU")
+        check_gpu(wanted)
+    return wanted

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Protocol, Self
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from ident3d.factors import Factors
 
-__all__ = ["PairBatch", "PairData", "RenderedPairData"]
+__all__ = ["PairBatch", "PairData", "RenderedPairData", "check_data"]
 
 
 class PairData(Protocol):
@@ -40,6 +41,41 @@ class RenderedPairData(PairData, Protocol):
     """
 
     latents_pos: Tensor | None
+
+
+_OFFERED = ("latents", "factors", "pixels", "__len__")
+
+
+def check_data(data: Any) -> None:
+    """Say what is wrong with what pairs are to be drawn from.
+
+    Raises:
+        TypeError: if it is no dataset that pairs can be drawn from.
+        ValueError: if it is empty, or pictures, latents and factors differ in number.
+    """
+    if isinstance(data, str | Path):
+        raise TypeError(
+            f"pairs are drawn from a dataset, not from {data!r}: open it with ident3d.ThreeDIdent({data!r})"
+        )
+    missing = [name for name in _OFFERED if isinstance(data, type) or not hasattr(data, name)]
+    if missing:
+        raise TypeError(
+            f"pairs are drawn from a dataset such as ident3d.ThreeDIdent(root), with {', '.join(_OFFERED)}; "
+            f"{_kind(data)} lacks {', '.join(missing)}"
+        )
+    if not len(data):
+        raise ValueError("pairs are drawn from a dataset of one picture or more, and this one is empty")
+    latents = data.latents
+    if not isinstance(latents, Tensor) or latents.shape != (len(data), len(data.factors)):
+        found = f"one of shape {tuple(latents.shape)}" if isinstance(latents, Tensor) else _kind(latents)
+        raise ValueError(
+            f"expected a tensor of latents of shape ({len(data)}, {len(data.factors)}), for {len(data)} pictures and "
+            f"the factors {', '.join(data.factors.names)}, not {found}"
+        )
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, eq=False)

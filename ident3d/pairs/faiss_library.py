@@ -31,7 +31,8 @@ def check_gpu(device: torch.device) -> None:
     faiss = faiss_library()
     gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if device.type != "cuda" or (device.index or 0) >= gpus:
-        raise ValueError(f"FAISS sees no GPU {device}; use backend='torch', or device='cpu'")
+        other = "backend='torch', or device='cpu'" if torch.cuda.is_available() else "device='cpu'"
+        raise ValueError(f"FAISS sees no GPU {device}, but {gpus} in all; use {other}")
 
 
 @contextlib.contextmanager

@@ -8,13 +8,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ident3d.device import named_device, usable_device
 from ident3d.factors import Factors
-from ident3d.pairs.backend import BACKENDS, Backend, Options
+from ident3d.pairs.backend import BACKENDS, Backend, Options, check_options
+from ident3d.pairs.numbers import as_numbers
 from ident3d.pairs.points import Points, check_coordinates
 from ident3d.pairs.ranking import nearest_candidate, nearest_of_all
 from ident3d.randomness import generator
 
-__all__ = ["PairIndex"]
+__all__ = ["PairIndex", "check_index"]
 
 _RECALL_QUERIES = 1000
 
@@ -55,8 +57,9 @@ class PairIndex:
         device: where the search runs.
 
     Raises:
+        TypeError: if latents or scale are no numbers at all, or device, threads or effort of another kind.
         ValueError: if latents are NaN, infinite, fewer than two, or not (N, d), scale does not fit or is not
-            positive, or there is no such backend, or not on this device.
+            positive, there is no such backend, or not on this device, or threads or effort are not usable.
         MissingDependencyError: if FAISS is needed and not installed.
     """
 
@@ -71,14 +74,8 @@ class PairIndex:
         effort: int | None = None,
         factors: Factors | None = None,
     ) -> None:
-        if backend not in BACKENDS:
-            raise ValueError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
-        for name, number in (("threads", threads), ("effort", effort)):
-            if number is not None and number < 1:
-                raise ValueError(f"{name} is at least 1, or None, not {number}")
-        self._build(
-            Points.from_latents(latents, scale, factors), backend, Options(torch.device(device), threads, effort)
-        )
+        options = check_options(backend, device, threads, effort)
+        self._build(Points.from_latents(latents, scale, factors), backend, options)
 
     def _build(self, points: Points, backend: str, options: Options) -> None:
         self.backend = backend
@@ -124,14 +121,16 @@ class PairIndex:
             Both are tensors on the queries' device for a tensor, and arrays for anything else.
 
         Raises:
+            TypeError: if queries or ids are no numbers at all.
             ValueError: if shapes do not fit, a query is not finite, or an excluded id is out of range.
         """
-        is_tensor = isinstance(queries, Tensor)
-        wanted = queries.detach() if isinstance(queries, Tensor) else torch.from_numpy(np.array(queries, order="C"))
-        excluded = self._check_exclude(exclude, len(wanted) if wanted.ndim else 0)
-        ids, squared = _find(self._points, self._backend, self._check_queries(wanted), excluded)
+        wanted = self._check_queries(as_numbers(queries, "queries"))
+        excluded = self._check_exclude(exclude, len(wanted))
+        coordinates = self._points.scaled(wanted.to(self._search_device))
+        check_coordinates(coordinates, "queries", self._points.factors)
+        ids, squared = _find(self._points, self._backend, coordinates, excluded)
         distances = squared.sqrt().float()
-        if is_tensor:
+        if isinstance(queries, Tensor):
             return ids.to(wanted.device), distances.to(wanted.device)
         return ids.cpu().numpy(), distances.cpu().numpy()
 
@@ -149,14 +148,15 @@ class PairIndex:
         found, _ = _find(self._points, self._backend, queries, ids)
         return float((right == found).double().mean())
 
-    def holds(self, latents: Tensor) -> bool:
+    def holds(self, latents: Tensor | npt.ArrayLike) -> bool:
         """Return whether this is an index of the given (N, d) latents."""
+        latents = as_numbers(latents, "latents")
         if tuple(latents.shape) != (len(self), self.width):
             return False
         stored = self._points.coordinates
         if self._points.of_id is not None:
             stored = stored[self._points.of_id]
-        return torch.equal(self._points.scaled(latents.detach().to(self._search_device)), stored)
+        return torch.equal(self._points.scaled(latents.to(self._search_device)), stored)
 
     def on(self, device: torch.device | str) -> "PairIndex":
         """Return an index for queries on ``device`` that gives the same matches as this one.
@@ -164,27 +164,26 @@ class PairIndex:
         For a CUDA device and an exact index that is a "torch" index there. Any other stays where it is and takes
         queries from everywhere: an approximate search on another device would miss other matches.
         """
-        target = torch.device(device)
-        if target.type != "cuda" or not self.is_exact or self._search_device == target:
+        target = named_device(device)
+        if target.type != "cuda" or not self.is_exact:
+            return self
+        target = usable_device(target)
+        if self._search_device == target:
             return self
         moved = object.__new__(PairIndex)
         moved._build(self._points, "torch", Options(target, None, None))
         return moved
 
     def _check_queries(self, queries: Tensor) -> Tensor:
-        if queries.ndim != 2 or queries.shape[1] != self.width or queries.is_complex() or queries.dtype == torch.bool:
-            raise ValueError(
-                f"expected numeric queries of shape (Q, {self.width}), not {tuple(queries.shape)}, {queries.dtype}"
-            )
-        coordinates = self._points.scaled(queries.to(self._search_device))
-        check_coordinates(coordinates, "queries", self._points.factors)
-        return coordinates
+        if queries.ndim != 2 or queries.shape[1] != self.width:
+            raise ValueError(f"expected numeric queries of shape (Q, {self.width}), not {tuple(queries.shape)}")
+        return queries
 
     def _check_exclude(self, exclude: Tensor | npt.ArrayLike | None, queries: int) -> Tensor | None:
         if exclude is None:
             return None
-        ids = torch.as_tensor(exclude).detach()
-        if ids.shape != (queries,) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        ids = as_numbers(exclude, "the ids of exclude")
+        if ids.shape != (queries,) or (ids.is_floating_point() and queries):
             raise ValueError(f"exclude is one id for each of {queries} queries, not {tuple(ids.shape)}, {ids.dtype}")
         ids = ids.to(self._search_device, torch.int64)
         if len(ids) and not bool(((ids >= 0) & (ids < len(self))).all()):
@@ -199,6 +198,24 @@ class PairIndex:
     @property
     def _search_device(self) -> torch.device:
         return self.device if self.backend == "torch" else torch.device("cpu")
+
+
+def check_index(index: Any, latents: Tensor) -> None:
+    """Say what is wrong with what is to match the given (N, d) latents.
+
+    Raises:
+        TypeError: if it is no index.
+        ValueError: if it is one of other latents.
+    """
+    if not isinstance(index, PairIndex):
+        raise TypeError(
+            f"an index is a PairIndex of the dataset's latents, such as PairIndex(data.latents, 'ivf'), not {index!r}"
+        )
+    if not index.holds(latents):
+        raise ValueError(
+            f"the index is not one of this dataset's latents: it holds {len(index)} rows of {index.width}, the dataset "
+            f"{' of '.join(map(str, latents.shape))}; make it with PairIndex(data.latents)"
+        )
 
 
 def _find(points: Points, backend: Backend, queries: Tensor, exclude: Tensor | None) -> tuple[Tensor, Tensor]:

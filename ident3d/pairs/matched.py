@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.conditional import Conditional, check_conditional
 from ident3d.pairs.batch import PairBatch, PairData
-from ident3d.pairs.index import PairIndex
+from ident3d.pairs.index import PairIndex, check_index
 from ident3d.pairs.matched_loader import MatchedLoader
+from ident3d.pairs.numbers import check_count
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
-from ident3d.pairs.stream import PairStream
+from ident3d.pairs.stream import PairStream, check_workers
 from ident3d.spaces import Box, Space
 
 __all__ = ["PositivePairs"]
@@ -37,7 +38,7 @@ class PositivePairs(PairStream):
         transform: what is made of (B, 3, H, W) uint8 pictures, a function of its input alone.
 
     Raises:
-        TypeError: if the conditional is none.
+        TypeError: if dataset, conditional or index are none.
         ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
             latents, or batch size or seed are not usable.
 
@@ -57,22 +58,13 @@ class PositivePairs(PairStream):
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(data, batch_size, seed, transform)
-        if not isinstance(conditional, Conditional):
-            raise TypeError(
-                f"expected a conditional, such as ident3d.Normal(0.3), not {conditional!r}; "
-                "ident3d.conditionals.parse reads one from text"
-            )
+        check_conditional(conditional)
         self.conditional = conditional
         self.index = PairIndex(data.latents, factors=data.factors) if index is None else index
+        check_index(self.index, data.latents)
         self.space = Box(self.index.width) if space is None else space
         conditional.check(self.space)
         self.space.check(data.latents, "the latents of the dataset")
-        if not self.index.holds(data.latents):
-            raise ValueError(
-                f"the index is not one of this dataset's latents: it holds {len(self.index)} rows of "
-                f"{self.index.width}, the dataset {len(data)} of {data.latents.shape[1]}; make it with "
-                "PairIndex(data.latents)"
-            )
 
     def on_device(self, device: torch.device | str) -> Self:
         """Return this stream with all pictures on ``device``, matched there too if the index is exact.
@@ -104,6 +96,7 @@ class PositivePairs(PairStream):
 
     def match(self, number: int) -> Tensor:
         """Return the ids of batch ``number``, without its pictures: (2, B) int64, anchors and positives."""
+        check_count(number, "the number of a batch", 0)
         anchors = self._anchors(number)
         targets = self.conditional.sample(self._latents(anchors), self.space, self._generator("targets", number))
         positives, _ = self.index.match(targets, exclude=anchors)
@@ -119,6 +112,7 @@ class PositivePairs(PairStream):
         From decoded pictures, workers only match, and batches get their pictures in the process that iterates. A
         transform is left to the workers, and pictures with it. See :meth:`PairStream.loader` for the options.
         """
+        check_workers(num_workers, options.get("prefetch_factor"))
         is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
         if num_workers == 0 or not is_decoded or self.transform is not None:
             return super().loader(num_workers, **options)

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from ident3d.factors import Factors, resolve_factors
 from ident3d.latents import check_finite
+from ident3d.pairs.numbers import as_numbers
 
 __all__ = ["Points", "check_coordinates"]
 
+_SHORTEST, _LONGEST = 1e-30, 1e30  # as the widths of conditionals; beyond, latents would round to nothing
 _LARGEST = 1e15  # coordinates beyond this are refused: their squared distances would leave float32
 
 
@@ -54,20 +56,19 @@ class Points:
             factors: what the columns are; see :func:`~ident3d.factors.resolve_factors`.
 
         Raises:
+            TypeError: if latents or scale are no numbers at all.
             ValueError: if the shape is another, there are fewer than two rows, a value is NaN, infinite or too
                 large to be squared (row and factor are named), or a length is missing or not positive.
         """
-        if isinstance(latents, Tensor) and latents.dtype == torch.bfloat16:
-            latents = latents.float()  # NumPy has no such numbers
-        array = latents.detach().cpu().numpy() if isinstance(latents, Tensor) else np.asarray(latents)
-        if array.ndim != 2 or array.shape[1] < 1 or array.dtype.kind not in "fiu":
-            raise ValueError(f"expected numeric latents of shape (N, d), not shape {array.shape}, dtype {array.dtype}")
-        if len(array) < 2:
-            raise ValueError(f"matching pairs needs the latents of 2 pictures or more, got {len(array)}")
-        columns = resolve_factors(factors, array.shape[1])
-        lengths = _as_scale(scale, array.shape[1])
-        kept = np.float32 if array.dtype == np.float32 else np.float64
-        coordinates = _scaled(torch.from_numpy(np.array(array, dtype=kept)), lengths)
+        rows = as_numbers(latents, "latents").cpu()
+        if rows.ndim != 2 or rows.shape[1] < 1:
+            raise ValueError(f"expected numeric latents of shape (N, d), not shape {tuple(rows.shape)}")
+        if len(rows) < 2:
+            raise ValueError(f"matching pairs needs the latents of 2 pictures or more, got {len(rows)}")
+        columns = resolve_factors(factors, rows.shape[1])
+        lengths = _as_scale(scale, rows.shape[1])
+        # A copy, and contiguous: what the caller does to its latents later changes nothing here.
+        coordinates = _scaled(rows if rows.dtype == torch.float32 else rows.double(), lengths)
         check_coordinates(coordinates, "latents", columns)
         representative = _lowest_twin(coordinates.numpy())
         if representative is None:
@@ -138,15 +139,19 @@ def _as_scale(scale: Tensor | npt.ArrayLike | None, width: int) -> Tensor | None
     """Return the lengths of a metric as (width,) float64.
 
     Raises:
+        TypeError: if they are no numbers at all.
         ValueError: if there is not one positive, finite length for each factor.
     """
     if scale is None:
         return None
-    lengths = torch.as_tensor(scale, dtype=torch.float64).detach().cpu().clone()
+    lengths = as_numbers(scale, "the lengths of scale").cpu().double().clone()
     if lengths.shape != (width,):
         raise ValueError(f"scale is one length for each of the {width} factors, not of shape {tuple(lengths.shape)}")
-    if not bool((lengths.isfinite() & (lengths > 0)).all()):
-        raise ValueError(f"the lengths of scale are positive and finite, not {lengths.tolist()}")
+    if not bool(((lengths >= _SHORTEST) & (lengths <= _LONGEST)).all()):
+        raise ValueError(
+            f"the lengths of scale are positive and finite, from {_SHORTEST:.0e} to {_LONGEST:.0e}, "
+            f"not {lengths.tolist()}"
+        )
     return lengths
 
 

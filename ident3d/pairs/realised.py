@@ -5,6 +5,7 @@ ones are farther away than the conditional is wide, so positives spread more tha
 a few of them are ever reached. An encoder learns from the conditional that it sees, which is this one.
 """
 
+import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional
+from ident3d.conditionals.conditional import Conditional, check_conditional
 from ident3d.errors import MissingDependencyError
 from ident3d.factors import Factors, resolve_factors
-from ident3d.pairs.index import PairIndex
+from ident3d.pairs.index import PairIndex, check_index
+from ident3d.pairs.numbers import as_numbers, check_count
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space
 
@@ -43,7 +45,8 @@ class RealisedConditional:
         names: names of the factors.
         nominal_std: standard deviation of the targets' displacement, one a factor.
         realised_std: standard deviation of the positives' displacement, one a factor.
-        correlation: between the two displacements, one a factor: what is left of the target in the positive.
+        correlation: between the two displacements, one a factor: what is left of the target in the positive; 0 where
+            one of them is the same in every pair.
         self_match: share of targets whose nearest stored latents are the anchor's own, which is excluded.
         distinct_partners: mean number of different positives that 100 draws from one anchor reach.
         distance: mean distance from a target to the positive, in the metric of the match.
@@ -63,7 +66,7 @@ class RealisedConditional:
     @property
     def widening(self) -> tuple[float, ...]:
         """Realised over nominal standard deviation, one a factor."""
-        return tuple(realised / nominal for realised, nominal in zip(self.realised_std, self.nominal_std, strict=True))
+        return tuple(map(_ratio, self.realised_std, self.nominal_std))
 
     @property
     def is_too_small(self) -> bool:
@@ -123,7 +126,7 @@ class RealisedConditional:
 
 
 def realised_conditional(
-    latents: Tensor | npt.NDArray[np.float32],
+    latents: Tensor | npt.ArrayLike,
     conditional: Conditional,
     *,
     space: Space | None = None,
@@ -135,7 +138,7 @@ def realised_conditional(
     """Estimate what matching in a finite dataset makes of a conditional; needs no pictures.
 
     Args:
-        latents: (N, d) float32 latents of the dataset.
+        latents: (N, d) latents of the dataset.
         conditional: what targets are drawn from.
         space: where the latents live; None: the box [-1, 1]^d.
         index: what matches targets to ``latents``; None: an exact one in plain L2.
@@ -149,14 +152,22 @@ def realised_conditional(
             more than 1.5 times as large.
 
     Raises:
-        ValueError: if the conditional is not defined on the space, or draws is below 2.
+        TypeError: if conditional or index are none, or seed or draws no integer.
+        ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
+            latents, seed is negative, or draws is below 2.
     """
-    if draws < 2:
-        raise ValueError(f"a standard deviation takes 2 draws or more, not {draws}")
-    stored = torch.as_tensor(latents)
-    columns = resolve_factors(factors, stored.shape[-1])
+    check_conditional(conditional)
+    check_count(seed, "a seed", 0)
+    check_count(draws, "the number of draws", 2)  # a standard deviation takes two
+    stored = as_numbers(latents, "latents").cpu()
+    stored = stored if stored.is_floating_point() else stored.float()
+    columns = resolve_factors(factors, stored.shape[-1] if stored.ndim == 2 else 0)
     index = PairIndex(stored, factors=columns) if index is None else index
-    matching = _Matching(stored, conditional, Box(index.width) if space is None else space, index, seed)
+    check_index(index, stored)
+    space = Box(index.width) if space is None else space
+    conditional.check(space)
+    space.check(stored, "the latents of the dataset")
+    matching = _Matching(stored, conditional, space, index, seed)
     anchors = torch.randint(len(stored), (draws,), generator=torch_generator(seed, "realised/anchors"))
     targets, positives, distances = matching.pairs(anchors)
     nominal, realised = targets - stored[anchors], stored[positives] - stored[anchors]
@@ -202,9 +213,17 @@ class _Matching:
         return torch.cat(targets), torch.cat(positives), torch.cat(distances)
 
 
+def _ratio(realised: float, nominal: float) -> float:
+    """Return realised / nominal, for targets that float32 tells from their anchor, and for those that it does not."""
+    if nominal > 0:
+        return realised / nominal
+    return math.inf if realised > 0 else 1.0
+
+
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
     a, b = a - a.mean(dim=0), b - b.mean(dim=0)
-    return (a * b).mean(dim=0) / (a.square().mean(dim=0) * b.square().mean(dim=0)).sqrt()
+    spread = a.square().mean(dim=0).sqrt() * b.square().mean(dim=0).sqrt()
+    return torch.where(spread > 0, (a * b).mean(dim=0) / spread, 0.0)
 
 
 def _lengths(displacement: Tensor, scale: Tensor | None) -> Tensor:

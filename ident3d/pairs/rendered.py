@@ -27,6 +27,7 @@ class RenderedPairs(PairStream):
 
     Raises:
         DatasetError: if the dataset has no exact positives.
+        TypeError: if the dataset is none.
         ValueError: if batch size or seed are not usable.
     """
 
@@ -41,12 +42,13 @@ class RenderedPairs(PairStream):
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(data, batch_size, seed, transform)
-        if data.latents_pos is None:
+        positives: Tensor | None = getattr(data, "latents_pos", None)
+        if positives is None:
             raise DatasetError(
                 "the dataset has no exact positives: render one with python -m render ROOT --pairs CONDITIONAL, or "
                 "match pairs with PositivePairs"
             )
-        self._latents_pos = data.latents_pos
+        self._latents_pos = positives
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)

@@ -2,21 +2,22 @@
 
 import copy
 import itertools
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from ident3d.pairs.batch import PairBatch, PairData
+from ident3d.device import usable_device
+from ident3d.pairs.batch import PairBatch, PairData, check_data
+from ident3d.pairs.numbers import check_count
 from ident3d.pairs.resident import ResidentPictures
-from ident3d.randomness import integer_seed, torch_generator
+from ident3d.randomness import torch_generator
 
-__all__ = ["PairStream"]
+__all__ = ["PairStream", "check_workers"]
 
 
 class PairStream(IterableDataset[PairBatch], ABC):
@@ -38,20 +39,21 @@ class PairStream(IterableDataset[PairBatch], ABC):
         device: where batches are made.
 
     Raises:
+        TypeError: if the dataset is none, the transform no function, or batch size or seed no integer.
         ValueError: if the dataset is empty, the batch size is not positive, or the seed is negative.
-        TypeError: if one of them is no integer.
     """
 
     def __init__(
         self, data: PairData, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None
     ) -> None:
-        _check_count(batch_size, "batch_size", 1)
-        integer_seed(seed, "pairs", 0)  # refuses what is no seed
-        if not len(data):
-            raise ValueError("pairs are drawn from a dataset of one picture or more, and this one is empty")
+        check_data(data)
+        check_count(batch_size, "batch_size", 1)
+        check_count(seed, "a seed", 0)
+        if transform is not None and not callable(transform):
+            raise TypeError(f"a transform is a function of (B, 3, H, W) uint8 pictures, not {transform!r}")
         self.data = data
-        self.batch_size = batch_size
-        self.seed = seed
+        self.batch_size = int(batch_size)
+        self.seed = int(seed)
         self.transform = transform
         self.device = torch.device("cpu")
         self._step = 0
@@ -59,7 +61,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
     def batch(self, number: int) -> PairBatch:
         """Return batch ``number`` of the stream, 0 or larger, whatever was returned before."""
-        _check_count(number, "the number of a batch", 0)
+        check_count(number, "the number of a batch", 0)
         return self._finished(self._draw(number))
 
     def __iter__(self) -> Iterator[PairBatch]:
@@ -76,7 +78,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
     def from_step(self, step: int) -> Self:
         """Return this stream, starting at ``step``: what a training run resumes with after ``step`` steps."""
-        _check_count(step, "a step", 0)
+        check_count(step, "a step", 0)
         return self._with(_step=step)
 
     def shard(self, rank: int, world_size: int) -> Self:
@@ -85,8 +87,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
         Raises:
             ValueError: if the rank is not in [0, world_size).
         """
-        _check_count(world_size, "world_size", 1)
-        _check_count(rank, "rank", 0)
+        check_count(world_size, "world_size", 1)
+        check_count(rank, "rank", 0)
         if rank >= world_size:
             raise ValueError(f"rank is in [0, {world_size}) for {world_size} ranks, not {rank}")
         return self._with(_rank=rank, _ranks=world_size)
@@ -98,9 +100,10 @@ class PairStream(IterableDataset[PairBatch], ABC):
         but for the rounding of augmented views.
 
         Raises:
-            ValueError: if the pictures do not fit in the device's free memory.
+            TypeError: if it is no device.
+            ValueError: if there is no such device here, or the pictures do not fit in its free memory.
         """
-        target = torch.device(device)
+        target = usable_device(device)
         resident = ResidentPictures(self.data, target, positive=self._uses_positives)
         return self._with(data=resident, device=target)
 
@@ -124,8 +127,11 @@ class PairStream(IterableDataset[PairBatch], ABC):
             multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or None for the default.
 
         Raises:
-            ValueError: if pictures are on a GPU and workers are asked for: they would not share it.
+            TypeError: if a count is no integer.
+            ValueError: if a count is too small, or pictures are on a GPU and workers are asked for: they would not
+                share it.
         """
+        check_workers(num_workers, prefetch_factor)
         stream = self if start is None else self.from_step(start)
         if num_workers and self.device.type != "cpu":
             raise ValueError(f"pictures on {self.device} are served without workers; use num_workers=0")
@@ -151,6 +157,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
         """Return a batch after the transform, all on one device."""
         if self.transform is not None:
             drawn = replace(drawn, x=self.transform(drawn.x), x_pos=self.transform(drawn.x_pos))
+            if not (isinstance(drawn.x, Tensor) and isinstance(drawn.x_pos, Tensor)):
+                raise TypeError(f"the transform makes {type(drawn.x).__name__} of pictures; expected a tensor")
         return drawn.to(drawn.x.device)
 
     def _pictures(self, rows: Tensor, *, positive: bool = False) -> Tensor:
@@ -174,8 +182,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
         return changed
 
 
-def _check_count(number: int, what: str, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
-        raise TypeError(f"{what} is an integer, not {number!r}")
-    if operator.index(number) < least:
-        raise ValueError(f"{what} is {least} or larger, not {number}")
+def check_workers(num_workers: int, prefetch_factor: int | None) -> None:
+    """Raise TypeError or ValueError unless workers and prefetched batches are counts that a DataLoader can use."""
+    check_count(num_workers, "num_workers", 0)
+    if prefetch_factor is not None:
+        check_count(prefetch_factor, "prefetch_factor", 1)

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from ident3d import ThreeDIdent
 from ident3d.conditionals import Normal, Uniform, VonMisesFisher
 from ident3d.errors import DatasetError
+from ident3d.factors import FACTORS, Factors
 from ident3d.pairs.augmented import AugmentedPairs
 from ident3d.pairs.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
@@ -244,6 +245,74 @@ def test_three_lines_serve_pairs_of_the_sample():
             assert torch.equal(latents, data.latents[row])
     again = pickle.loads(pickle.dumps(pairs))  # noqa: S301 - our own bytes
     assert_equal_batches([again.batch(0)], [batch])
+
+
+@pytest.mark.parametrize("device", ["meta", "gpu", "cuda:7"])
+def test_a_device_that_is_not_there(device):
+    with pytest.raises(ValueError, match="what there is here: cpu"):
+        matched().on_device(device)
+
+
+@pytest.mark.parametrize("make", [lambda data: PositivePairs(data, Normal(0.1)), RenderedPairs, AugmentedPairs])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("sample", r"not from 'sample': open it with ident3d\.ThreeDIdent\('sample'\)"),
+        (DATA.latents, "a Tensor lacks latents, factors, pixels"),
+        (torch.utils.data.Subset(DATA, [0, 1]), "a Subset lacks latents, factors, pixels"),
+        (NumberedPictures, "the class NumberedPictures lacks latents"),
+        (None, "a NoneType lacks"),
+    ],
+)
+def test_what_is_no_dataset_is_refused(make, data, message):
+    with pytest.raises(TypeError, match=message):
+        make(data)
+
+
+def test_a_dataset_whose_parts_disagree_is_refused():
+    data = NumberedPictures(20)
+    data.factors = Factors(tuple(FACTORS)[:9])
+    with pytest.raises(ValueError, match=r"of shape \(20, 9\), for 20 pictures and the factors .*(20, 10\))"):
+        AugmentedPairs(data)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_size": 0}, ValueError, "batch_size is 1 or larger, not 0"),
+        ({"batch_size": -3}, ValueError, "batch_size is 1 or larger, not -3"),
+        ({"batch_size": True}, TypeError, "batch_size is an integer, not True"),
+        ({"batch_size": torch.tensor(2.5)}, TypeError, "batch_size is an integer"),
+        ({"seed": -1}, ValueError, "a seed is 0 or larger, not -1"),
+        ({"seed": 1.5}, TypeError, "a seed is an integer, not 1.5"),
+        ({"index": 5}, TypeError, "an index is a PairIndex of the dataset's latents, .* not 5"),
+        ({"index": "exact"}, TypeError, "not 'exact'"),
+        ({"transform": "normalise"}, TypeError, "a transform is a function"),
+        ({"space": 5}, ValueError, "not defined on 5"),
+    ],
+)
+def test_unusable_options_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        matched(**options)
+
+
+@pytest.mark.parametrize("stream", [matched(), matched().on_device("cpu")])
+def test_unusable_requests_are_refused(stream):
+    for request in (stream.batch, stream.match, stream.from_step):
+        with pytest.raises(ValueError, match="is 0 or larger, not -1"):
+            request(-1)
+        with pytest.raises(TypeError, match=r"is an integer, not 1\.5"):
+            request(1.5)
+    with pytest.raises(ValueError, match="num_workers is 0 or larger, not -2"):
+        stream.loader(-2)
+    with pytest.raises(TypeError, match=r"num_workers is an integer, not 1\.5"):
+        stream.loader(1.5)
+    with pytest.raises(ValueError, match="prefetch_factor is 1 or larger, not 0"):
+        stream.loader(1, prefetch_factor=0)
+    with pytest.raises(TypeError, match="the transform makes NoneType of pictures; expected a tensor"):
+        matched(transform=lambda _: None).batch(0)
+    with pytest.raises(TypeError, match="views of a picture are drawn by a SimCLRViews, not by 5"):
+        AugmentedPairs(DATA, views=5)
 
 
 def test_unusable_arguments_are_refused():

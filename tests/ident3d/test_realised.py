@@ -150,6 +150,45 @@ def test_factors_are_as_many_as_columns():
         realised_conditional(latents(50, 3), Normal(0.1), draws=20, factors=OTHERS)
 
 
+def test_a_width_and_a_spread_of_nothing_have_a_ratio():
+    with pytest.warns(UserWarning, match="spread inf times as far"):
+        found = realised_conditional(latents(50), Normal(1e-20), draws=20)
+    assert found.nominal_std == (0.0,) * 10
+    assert found.is_too_small
+    same = realised_conditional(torch.zeros(5, 2), Normal(0.1), draws=20)
+    assert same.realised_std == (0.0, 0.0)
+    assert same.correlation == (0.0, 0.0)
+    assert same.widening == (0.0, 0.0)
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{TOO_FEW}")
+@pytest.mark.parametrize(
+    "convert", [lambda a: a.double().numpy(), lambda a: a.numpy().astype(">f4"), torch.Tensor.tolist]
+)
+def test_latents_of_any_kind_are_taken(convert):
+    stored = latents(60)
+    expected = realised_conditional(stored, Normal(0.2), draws=40)
+    found = realised_conditional(convert(stored), Normal(0.2), draws=40)
+    np.testing.assert_allclose(found.realised_std, expected.realised_std, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"conditional": "normal(sigma=0.1)"}, TypeError, r"not 'normal\(sigma=0.1\)'; .*parse reads one from text"),
+        ({"latents": "sample"}, TypeError, "latents are an array"),
+        ({"index": 5}, TypeError, "an index is a PairIndex of the dataset's latents"),
+        ({"index": PairIndex(latents(20))}, ValueError, "holds 20 rows of 10, the dataset 50 of 10"),
+        ({"draws": 2.5}, TypeError, "number of draws is an integer"),
+        ({"seed": -1}, ValueError, "a seed is 0 or larger, not -1"),
+        ({"latents": 3 * latents(50)}, ValueError, "the latents of the dataset must lie in Box"),
+    ],
+)
+def test_unusable_arguments_are_refused(changes, error, message):
+    with pytest.raises(error, match=message):
+        realised_conditional(**{"latents": latents(50), "conditional": Normal(0.1)} | changes)
+
+
 def test_too_few_draws_are_refused():
-    with pytest.raises(ValueError, match="2 draws or more, not 1"):
+    with pytest.raises(ValueError, match="number of draws is 2 or larger, not 1"):
         realised_conditional(latents(50), Normal(0.1), draws=1)
