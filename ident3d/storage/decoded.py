@@ -1,5 +1,6 @@
 """The decoded cache: pictures as one uint8 memory map a split, for training that decoding would slow down."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -120,12 +121,19 @@ class DecodedSplit(StoredSplit):
             self.latents_pos = self._load("latents_pos")
             self._pixels_pos = self._load("pixels_pos", writable=False)
         self._check_shapes()
+        self._identity = self._identify()
 
-    def __getstate__(self) -> tuple[Path, str]:
-        return self.root, self.split  # a memory map would be pickled as a copy of all pictures
+    def __getstate__(self) -> tuple[Path, str, str]:
+        return self.root, self.split, self._identity  # a memory map would be pickled as a copy of all pictures
 
-    def __setstate__(self, state: tuple[Path, str]) -> None:
-        self._open(*state)
+    def __setstate__(self, state: tuple[Path, str, str]) -> None:
+        root, split, identity = state
+        self._open(root, split)
+        if self._identity != identity:
+            raise DatasetError(
+                f"{array_path(root / CACHE_FOLDER, split, 'pixels')} is not the file that it was when the dataset was "
+                "opened: the decoded cache was made again since; open the dataset again"
+            )
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
         """Return the picture of a row as PNG."""
@@ -143,6 +151,13 @@ class DecodedSplit(StoredSplit):
     def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
         """Return (B, H, W, 3) uint8: a copy of the pictures of the given rows."""
         return self._mapped(positive=positive)[rows]
+
+    def _identify(self) -> str:
+        """Return a hash of what the cache says that it is, its latents, and the first and the last picture."""
+        digest = hashlib.sha256(f"{self.fingerprint()} {self._pixels.shape}\n".encode())
+        for array in (self.ids, self.latents, self._pixels[:1], self._pixels[-1:]):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
     def _check_shapes(self) -> None:
         where = f"{self.root / CACHE_FOLDER}, {self.split}"

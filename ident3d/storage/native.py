@@ -51,8 +51,9 @@ class NativeSplit(StoredSplit):
         self.factors = FACTORS if self.manifest is None else self.manifest.factors
         self._paths = shard_paths(root, split)
         self._check_names()
-        self._readers: dict[int, ShardReader] = {}
-        readers = [self._reader(k) for k in range(len(self._paths))]
+        readers = [ShardReader(path) for path in self._paths]
+        self._readers = dict(enumerate(readers))
+        self._signatures = [reader.signature for reader in readers]
         self._check_rows(readers)
         self._ends = np.cumsum([reader.rows for reader in readers])
         self.ids = np.concatenate([reader.index() for reader in readers])
@@ -66,7 +67,7 @@ class NativeSplit(StoredSplit):
             raise DatasetError(f"{where}: some shards hold exact positives and some do not; render it again")
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_readers": {}}  # open files stay in their process
+        return self.__dict__ | {"_readers": {}}  # open files stay in their process, and are opened again where they go
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
         """Return the encoded picture of a row, as it is stored."""
@@ -88,7 +89,13 @@ class NativeSplit(StoredSplit):
     def _reader(self, shard: int) -> ShardReader:
         reader = self._readers.get(shard)
         if reader is None:
-            reader = self._readers[shard] = ShardReader(self._paths[shard])
+            reader = ShardReader(self._paths[shard])
+            if reader.signature != self._signatures[shard]:
+                raise DatasetError(
+                    f"{reader.path} is not the file that it was when the dataset was opened: it was changed or "
+                    "replaced since; open the dataset again"
+                )
+            self._readers[shard] = reader
         return reader
 
     def _check_names(self) -> None:

@@ -1,5 +1,6 @@
 """The layout of the published archives: ``raw_latents.npy`` beside ``images/NNNNNN.png``, a folder a split."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,10 @@ class PublishedSplit(StoredSplit):
         self.manifest = Manifest.read(root) if (root / MANIFEST_NAME).exists() else None
         self.factors = FACTORS if self.manifest is None else self.manifest.factors
         self.latents_pos = None
-        self.latents = _latents(folder / RAW_LATENTS, self)
+        self._source = folder / RAW_LATENTS
+        self.latents = _latents(self._source, self)
+        self._digest = _digest(self.latents)
+        self._is_from_elsewhere = False
         self.ids = np.arange(len(self.latents))
         self._images = folder / IMAGES_FOLDER
         self._digits = self._check_images()
@@ -88,14 +92,29 @@ class PublishedSplit(StoredSplit):
         """Return the encoded picture of a row, as it is stored."""
         if positive:
             raise self._positives_missing()
+        self._check_unchanged()
         try:
             return self._path(row).read_bytes()
         except FileNotFoundError as error:
             raise DatasetError(f"{self._path(row)} is missing; fetch the archive again") from error
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_is_from_elsewhere": True}
+
     def place(self, row: int) -> str:
         """Return where the picture of a row is, for messages."""
         return str(self._path(row))
+
+    def _check_unchanged(self) -> None:
+        """Raise DatasetError where the folder that came from another process holds other latents by now."""
+        if not self._is_from_elsewhere:
+            return
+        if _digest(_latents(self._source, self)) != self._digest:
+            raise DatasetError(
+                f"{self._source} is not the file that it was when the dataset was opened: it was changed or replaced "
+                "since; open the dataset again"
+            )
+        self._is_from_elsewhere = False
 
     def _path(self, row: int) -> Path:
         return self._images / f"{row:0{self._digits}d}{_SUFFIX}"
@@ -130,3 +149,7 @@ def _latents(path: Path, split: PublishedSplit) -> npt.NDArray[np.float32]:
     if not isinstance(array, np.ndarray) or array.size == 0:
         raise DatasetError(f"{path} holds no latents")
     return checked_latents(array, split.factors, str(path))
+
+
+def _digest(latents: npt.NDArray[np.float32]) -> str:
+    return hashlib.sha256(latents.tobytes()).hexdigest()

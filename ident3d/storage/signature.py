@@ -5,10 +5,9 @@ from pathlib import Path
 
 from ident3d.storage.native import shard_paths
 from ident3d.storage.published import IMAGES_FOLDER, RAW_LATENTS, published_folder
+from ident3d.storage.shard import footer
 
 __all__ = ["source_signature"]
-
-_FOOTER_LENGTH_BYTES = 8  # a Parquet file ends with its footer, the footer's length, and four magic bytes
 
 
 def source_signature(root: Path, split: str) -> str | None:
@@ -30,8 +29,9 @@ def source_signature(root: Path, split: str) -> str | None:
     digest = hashlib.sha256()
     if shards:
         for shard in shards:
-            digest.update(f"{shard.name} {shard.stat().st_size}\n".encode())
-            digest.update(_footer(shard))
+            with shard.open("rb") as file:
+                digest.update(f"{shard.name} ".encode())
+                digest.update(footer(file))
     elif folder is not None:
         names = sorted(path.name for path in (folder / IMAGES_FOLDER).iterdir())
         digest.update(f"{len(names)}\n".encode())
@@ -41,12 +41,3 @@ def source_signature(root: Path, split: str) -> str | None:
     else:
         return None
     return digest.hexdigest()
-
-
-def _footer(path: Path) -> bytes:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(size - _FOOTER_LENGTH_BYTES, 0))
-        length = int.from_bytes(file.read(4), "little") + _FOOTER_LENGTH_BYTES
-        file.seek(max(size - length, 0))
-        return file.read()

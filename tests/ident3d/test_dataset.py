@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -114,6 +115,65 @@ def test_pickling_keeps_items_and_makes_no_second_copy_of_latents(made):
     assert torch.equal(again[3][0], data[3][0])
     assert torch.equal(again.latents, data.latents)
     assert again.latents.data_ptr() == again._stored.latents.ctypes.data
+
+
+def replaced_by_another(root, make_native, tmp_path, layout):
+    """Put other pictures with other latents in the place of a dataset, with the same names and counts."""
+    from ident3d.conversion import convert
+
+    counts = {"extra": 1, "train": 70, "test": 9}  # which makes the random numbers of the others differ
+    other = make_native(tmp_path / "other", counts).root
+    if layout != "native":
+        other = convert(other, tmp_path / "converted", layout)
+    shutil.rmtree(root)
+    shutil.copytree(other, root)
+
+
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [("native", "train-00001-of-00003.parquet"), ("published", "raw_latents.npy"), ("decoded", "train-pixels.npy")],
+)
+def test_files_that_were_replaced_while_a_dataset_was_pickled(request, make_native, tmp_path, layout, name):
+    made = request.getfixturevalue(layout)
+    data = ThreeDIdent(made.root)
+    again = pickle.loads(pickle.dumps(data))  # noqa: S301 - our own bytes
+    np.testing.assert_array_equal(again.pixels([40])[0], made.pixels["train"][40])
+    pickled = pickle.dumps(data)
+    replaced_by_another(made.root, make_native, tmp_path, layout)
+    with pytest.raises(DatasetError, match=rf"{name} is not the file that it was .*; open the dataset again"):
+        pickle.loads(pickled).pixels([40])  # noqa: S301 - our own bytes
+    assert ThreeDIdent(made.root).pixels([40]).shape == (1, 8, 8, 3)
+
+
+def test_shards_that_were_changed_while_a_dataset_was_pickled(native):
+    pickled = pickle.dumps(ThreeDIdent(native.root))
+    path = native.root / "data" / "train-00001-of-00003.parquet"
+    whole = path.read_bytes()
+
+    def rows(changed, row):
+        path.unlink()  # the file that is open here stays as it is
+        path.write_bytes(changed)
+        return pickle.loads(pickled).pixels([row])  # noqa: S301 - our own bytes
+
+    with pytest.raises(DatasetError, match=r"train-00001-of-00003\.parquet cannot be read as Parquet .*truncated"):
+        rows(whole[:-100], 40)
+    other = (native.root / "data" / "train-00000-of-00003.parquet").read_bytes()
+    with pytest.raises(DatasetError, match=r"train-00001-of-00003\.parquet is not the file that it was"):
+        rows(other, 40)
+    assert rows(other, 0).shape == (1, 8, 8, 3)  # the shards that nobody touched are read
+    np.testing.assert_array_equal(rows(whole, 40)[0], native.pixels["train"][40])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_spawned_workers_name_a_shard_that_was_replaced(native):
+    data = ThreeDIdent(native.root, transform=as_tensor)
+    path = native.root / "data" / "train-00001-of-00003.parquet"
+    path.unlink()
+    shutil.copy(path.with_name("train-00000-of-00003.parquet"), path)
+    loader = DataLoader(data, batch_size=16, num_workers=1, multiprocessing_context="spawn")
+    with pytest.raises(DatasetError, match=r"train-00001-of-00003\.parquet is not the file that it was"):
+        list(loader)
 
 
 def test_a_pickled_decoded_cache_holds_no_arrays(decoded):
