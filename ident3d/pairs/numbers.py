@@ -33,7 +33,7 @@ def as_numbers(values: Tensor | npt.ArrayLike, what: str) -> Tensor:
     if isinstance(values, str | bytes) or not (isinstance(values, Sequence) or hasattr(values, "__array__")):
         hint = f"; give its latents, {type(values).__name__}.latents" if hasattr(values, "latents") else ""
         raise TypeError(f"{what} are an array or a tensor of numbers, not {_shown(values)}{hint}")
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+    if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
         raise ValueError(f"{what} are numbers, and some of these are masked out: leave out their rows first")
     try:
         array = np.asarray(values)
