@@ -3,28 +3,26 @@
 import sys
 from collections.abc import Sequence
 
-from baselines.commands.embed import Embed
-from baselines.commands.export import Export
-from baselines.commands.reproduce import Reproduce
-from baselines.commands.train import Train
-from ident3d.commandline import Command
-from ident3d.commandline import main as run
+from ident3d import commandline
 
-__all__ = ["main"]
+__all__ = ["DESCRIPTION", "commands", "main"]
 
-_DESCRIPTION = "Encoders, losses and training for the papers' baselines."
+DESCRIPTION = "Encoders, losses and training for the papers' baselines."
 
-_COMMANDS: dict[str, type[Command]] = {
-    "train": Train,
-    "embed": Embed,
-    "export": Export,
-    "reproduce": Reproduce,
-}
+
+def commands() -> commandline.Commands:
+    """Load the commands."""
+    from baselines.commands.embed import Embed
+    from baselines.commands.export import Export
+    from baselines.commands.reproduce import Reproduce
+    from baselines.commands.train import Train
+
+    return {"train": Train, "embed": Embed, "export": Export, "reproduce": Reproduce}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; that of the process where ``arguments`` is None. Returns the exit status."""
-    return run("python -m baselines", _DESCRIPTION, _COMMANDS, arguments)
+    return commandline.main("python -m baselines", DESCRIPTION, commands, arguments)
 
 
 if __name__ == "__main__":

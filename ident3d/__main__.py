@@ -3,32 +3,35 @@
 import sys
 from collections.abc import Sequence
 
-from ident3d.commandline import Command
-from ident3d.commandline import main as run
-from ident3d.commands.convert import Convert
-from ident3d.commands.download import Download
-from ident3d.commands.info import Info
-from ident3d.commands.score import Score
-from ident3d.commands.validate import Validate
-from ident3d.commands.verify import Verify
+from ident3d import commandline
 
-__all__ = ["main"]
+__all__ = ["DESCRIPTION", "commands", "main"]
 
-_DESCRIPTION = "3DIdent, the benchmark of contrastive learning and identifiability: datasets and scores."
+DESCRIPTION = "3DIdent, the benchmark of contrastive learning and identifiability: datasets and scores."
 
-_COMMANDS: dict[str, type[Command]] = {
-    "info": Info,
-    "verify": Verify,
-    "convert": Convert,
-    "download": Download,
-    "score": Score,
-    "validate": Validate,
-}
+
+def commands() -> commandline.Commands:
+    """Load the commands."""
+    from ident3d.commands.convert import Convert
+    from ident3d.commands.download import Download
+    from ident3d.commands.info import Info
+    from ident3d.commands.score import Score
+    from ident3d.commands.validate import Validate
+    from ident3d.commands.verify import Verify
+
+    return {
+        "info": Info,
+        "verify": Verify,
+        "convert": Convert,
+        "download": Download,
+        "score": Score,
+        "validate": Validate,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; that of the process where ``arguments`` is None. Returns the exit status."""
-    return run("ident3d", _DESCRIPTION, _COMMANDS, arguments)
+    return commandline.main("ident3d", DESCRIPTION, commands, arguments)
 
 
 if __name__ == "__main__":

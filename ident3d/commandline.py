@@ -1,14 +1,18 @@
-"""What every command line of the project shares: parsing, logging, and exit statuses.
+"""What every command line of the project shares: parsing, help, JSON, logging, and exit statuses.
 
-A command is a frozen dataclass of options with a ``run`` method; the field docs are its help. Exit status 0: done;
-1: the work failed, or a check found something wrong; 2: the command or its input is not usable.
+A command is a frozen dataclass of options with a ``run`` method; its docstring and the field docs are its help, and the
+docstring ends with a section "Examples:" of command lines that can be typed as they are. Exit status 0: done; 1: the
+work failed, or the answer is no; 2: the command line or its input is not usable; 130: ended by Ctrl-C. With ``--json``
+there is one JSON document on the standard output and nothing else; messages go to the standard error.
 """
 
 import inspect
+import json
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Union
 
@@ -16,7 +20,19 @@ import tyro
 
 from ident3d.errors import Ident3DError
 
-__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_UNUSABLE", "Command", "execute", "main"]
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_UNUSABLE",
+    "STYLE",
+    "Command",
+    "Commands",
+    "examples_of",
+    "main",
+    "parse",
+    "write_json",
+]
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -24,12 +40,13 @@ EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
 _ROOMS = ("ident3d", "render", "baselines", "leaderboard")
-_STYLE = (
+STYLE = (
     tyro.conf.OmitArgPrefixes,
     tyro.conf.PositionalMetavarFromFieldName,
     tyro.conf.DisallowNone,
     tyro.conf.FlagCreatePairsOff,
 )
+_COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 _UNUSABLE = (
     ValueError,
     TypeError,
@@ -49,47 +66,40 @@ class Command(Protocol):
         """Do the work; return the exit status."""
 
 
+Commands = Mapping[str, type[Command]]
+"""The commands of a program by name. The name "" is that of a command that is written without its name."""
+
+
 def main(
-    program: str, description: str, commands: Mapping[str, type[Command]], arguments: Sequence[str] | None = None
+    program: str,
+    description: str,
+    commands: Commands | Callable[[], Commands],
+    arguments: Sequence[str] | None = None,
 ) -> int:
-    """Parse a command line that names one of several commands, and execute it.
+    """Parse a command line that names one of several commands, run the command, and turn errors into a line.
 
     Args:
         program: how the program is called, for the usage line.
         description: what it does, for its help.
-        commands: the commands by name.
+        commands: the commands by name, or what loads them: Ctrl-C is answered while it does.
         arguments: the arguments; those of the process where None.
 
     Returns:
         The exit status.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    kinds = [
-        Annotated[kind, tyro.conf.subcommand(name, description=_help_of(kind, whole=given[:1] == [name]))]
-        for name, kind in commands.items()
-    ]
-    return execute(Union[tuple(kinds)], program, description, given)  # noqa: UP007 - the members are data
-
-
-def execute(kind: Any, program: str, description: str, arguments: Sequence[str]) -> int:
-    """Parse the options of a command, run it, and turn errors into one line and an exit status.
-
-    Args:
-        kind: the command's class, or a union of several.
-        program: how the program is called, for the usage line.
-        description: what it does, for its help.
-        arguments: the arguments.
-
-    Returns:
-        The exit status.
-    """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     for room in _ROOMS:
         logging.getLogger(room).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded
     try:
-        command: Command = tyro.cli(kind, prog=program, description=description, args=arguments, config=_STYLE)
-        status = command.run()
-        sys.stdout.flush()  # here, where a reader that is gone can be told from a failure
+        try:
+            loaded = commands() if callable(commands) else commands
+            if given[:1] and given[0] in _COMPLETION:
+                status = _complete(program, loaded, given)
+            else:
+                status = parse(program, description, loaded, given).run()
+        finally:
+            sys.stdout.flush()  # here, where a reader that is gone can be told from a failure
     except KeyboardInterrupt:
         _LOG.error("interrupted")
         return EXIT_INTERRUPTED
@@ -106,7 +116,90 @@ def execute(kind: Any, program: str, description: str, arguments: Sequence[str])
     return status
 
 
+def parse(program: str, description: str, commands: Commands, arguments: Sequence[str]) -> Command:
+    """Return the command that a command line names, with its options.
+
+    Args:
+        program: how the program is called.
+        description: what it does.
+        commands: the commands by name.
+        arguments: the arguments.
+
+    Raises:
+        SystemExit: after the help was printed, with status 0, or what is wrong with the command line, with 2.
+    """
+    name = arguments[0] if arguments else ""
+    overview = _overview(program, description, commands)
+    kind: Any
+    if "" in commands and name not in commands:
+        kind = commands[""]
+    else:
+        kinds = {other: member for other, member in commands.items() if other}
+        kind = _union(kinds, whole=name)
+    command: Command = tyro.cli(kind, prog=program, description=overview, args=arguments, config=STYLE)
+    return command
+
+
+def examples_of(kind: type[Command]) -> tuple[str, ...]:
+    """Return the command lines in the section "Examples:" of a command's docstring, without their comments."""
+    _, _, section = _documentation(kind).partition("\nExamples:\n")
+    joined = section.replace("\\\n", " ")
+    return tuple(shlex.join(words) for line in joined.splitlines() if (words := shlex.split(line, comments=True)))
+
+
+def write_json(value: Any) -> None:
+    """Print a value as strict JSON: one document, a line for each value, and neither NaN nor infinity.
+
+    Raises:
+        ValueError: for NaN and infinity.
+    """
+    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _union(kinds: Commands, whole: str) -> Any:
+    """Return the union of commands, with the whole help of one of them."""
+    members = [
+        Annotated[kind, tyro.conf.subcommand(name, description=_help_of(kind, whole=name == whole))]
+        for name, kind in kinds.items()
+    ]
+    return Union[tuple(members)]  # noqa: UP007 - the members are data
+
+
+def _overview(program: str, description: str, commands: Commands) -> str:
+    """Return the help of a program: what it does, an example of each command, and how a shell completes it."""
+    own = commands.get("")
+    lines = [description, "", "Examples:"]
+    if own is not None:
+        lines += _documentation(own).partition("\nExamples:\n")[2].splitlines()
+    for name, kind in commands.items():
+        if name:
+            lines += [f"  {example}" for example in examples_of(kind)[:1]]
+    if own is not None:
+        lines += ["", "Other commands, each with its own --help:"]
+        lines += [f"  {name:<15} {_documentation(kind).splitlines()[0]}" for name, kind in commands.items() if name]
+    return "\n".join([*lines, "", "Completion, for bash:", f"  source <({program} {_COMPLETION[0]} bash)"])
+
+
 def _help_of(kind: type[Command], *, whole: bool) -> str:
     """Return a command's help: its whole docstring, or the first paragraph for a list of commands."""
-    help_text = inspect.getdoc(kind) or ""
-    return help_text if whole else help_text.partition("\n\n")[0]
+    text = _documentation(kind)
+    return text if whole else text.partition("\n\n")[0]
+
+
+def _documentation(kind: type[Command]) -> str:
+    """Return a command's docstring as it is shown in a terminal."""
+    return (inspect.getdoc(kind) or "").replace("``", "").replace("\n    ", "\n  ")
+
+
+def _complete(program: str, commands: Commands, arguments: Sequence[str]) -> int:
+    from ident3d.completion import completion_script  # only here: nobody should wait for it
+
+    shell = arguments[1] if len(arguments) > 1 else ""
+    script = completion_script(program, commands, shell)
+    if arguments[0] == _COMPLETION[0]:
+        sys.stdout.write(script)
+    elif len(arguments) > 2:
+        Path(arguments[2]).write_text(script, encoding="utf-8")
+    else:
+        raise ValueError(f"{arguments[0]} takes a shell and a file to write: {arguments[0]} bash FILE")
+    return EXIT_OK

@@ -1,8 +1,10 @@
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
 
 import pytest
+import tyro
 
 from ident3d import commandline
 from ident3d.errors import DatasetError
@@ -12,7 +14,10 @@ from ident3d.errors import DatasetError
 class Work:
     """Work hard.
 
-    Example: work work --what nothing
+    Examples:
+        work work --what nothing  # at all
+        work work \\
+            --what "some thing"
     """
 
     what: str = "nothing"
@@ -29,6 +34,21 @@ class Work:
         }
         if self.what in errors:
             raise errors[self.what]
+        return commandline.EXIT_OK
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Have a rest.
+
+    Examples:
+        work bed
+    """
+
+    what: tyro.conf.Positional[str] = ""
+    """Where."""
+
+    def run(self) -> int:
         return commandline.EXIT_OK
 
 
@@ -55,7 +75,7 @@ def test_the_list_of_commands_shows_first_paragraphs_and_a_command_its_whole_hel
             commandline.main("work", "Works.", {"work": Work, "idle": Work}, arguments)
         output = capsys.readouterr().out
         assert "Work hard." in output
-        assert ("Example: work" in output) is shown
+        assert ("# at all" in output) is shown
 
 
 def test_help_shows_the_field_docs(capsys):
@@ -81,3 +101,40 @@ def test_messages_reach_stderr_of_a_real_process():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: sigma is -1\n")
+
+
+def test_the_examples_of_a_command_are_read_off_its_docstring():
+    assert commandline.examples_of(Work) == ("work work --what nothing", "work work --what 'some thing'")
+
+
+def test_json_is_strict(capsys):
+    commandline.write_json({"r2": 0.5, "name": "Ä"})
+    assert json.loads(capsys.readouterr().out) == {"r2": 0.5, "name": "Ä"}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        commandline.write_json({"r2": float("nan")})
+    assert not capsys.readouterr().out
+
+
+def test_ctrl_c_while_the_commands_are_loaded_is_answered(caplog):
+    def load():
+        raise KeyboardInterrupt
+
+    assert commandline.main("work", "Works.", load, ["work"]) == 130
+    assert caplog.messages == ["interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"), [(["rest"], "rest"), (["work", "--what", "thing"], "thing"), (["./work"], "./work")]
+)
+def test_a_command_without_a_name_takes_what_names_no_other(arguments, what):
+    found = commandline.parse("work", "Works.", {"": Rest, "work": Work, "idle": Work}, arguments)
+    assert found.what == what
+    assert isinstance(found, Work if arguments[0] == "work" else Rest)
+
+
+def test_a_help_names_the_commands_beside_the_one_without_a_name(capsys):
+    with pytest.raises(SystemExit):
+        commandline.main("work", "Works.", {"": Rest, "work": Work, "idle": Work}, ["--help"])
+    shown = capsys.readouterr().out
+    for words in ("  work bed\n", "  work work --what nothing\n", "  idle            Work hard.\n"):
+        assert words in shown
