@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ _DESCRIPTIONS = ("name", "method", "architecture", "training_data", "conditional
 
 @dataclass(frozen=True)
 class Embed:
-    """Embed a split with a trained encoder, and write a submission.
+    r"""Embed a split with a trained encoder, and write a submission.
 
     The encoder is the folder of a run, which knows what to say about itself, or an ONNX or TorchScript file from
     elsewhere, about which --name, --method, --architecture, --training-data and --conditional have to say it. A file's
@@ -39,19 +39,20 @@ class Embed:
     floors of the leaderboard: pixels (the picture averaged over 8x8 cells) and random-resnet18 (with --seed). A file
     or folder of such a name is written with its folder, as ./pixels.
 
-    Examples: python -m baselines embed runs/supervised-seed0 /data/mini -o supervised.zip --authors 'A. Author';
-    python -m baselines embed pixels /data/mini -o pixels.zip --authors 'A. Author';
-    python -m baselines embed mine.onnx /data/mini -o mine.zip --authors 'A. Author' --name mine --method 'VAE'
-    --architecture 'ConvNeXt' --training-data 'mini' --conditional 'none'
+    Examples:
+        python -m baselines embed runs/supervised-seed0 data/mini -o supervised.zip --authors 'A. Author'
+        python -m baselines embed pixels data/mini -o pixels.zip --authors 'A. Author'
+        python -m baselines embed mine.onnx data/mini -o mine.zip --authors 'A. Author' 'B. Author' \
+            --name mine --method VAE --architecture ConvNeXt --training-data mini --conditional none
     """
 
     encoder: tyro.conf.Positional[str]
     """Folder of a run, a file that ends in .onnx, .pt or .ts, or pixels or random-resnet18."""
     root: tyro.conf.Positional[str]
-    """The dataset: a folder, or "sample"."""
+    """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     authors: tuple[str, ...]
     """Names of the authors."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("submission.zip")
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("submission.zip")
     """The submission: a folder, or an archive that ends in .zip."""
     split: str = "test"
     """The split to embed."""
@@ -73,6 +74,8 @@ class Embed:
     """Web addresses of paper, code and weights."""
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Embed and write."""
@@ -87,8 +90,13 @@ class Embed:
         with place(self.device) as placement, torch.inference_mode():
             encoder, metadata = self._encoder(data, placement.device)
             embeddings = embed(encoder, data, placement.device)
-        Submission.write(self.output, embeddings, data.ids, metadata)
-        sys.stdout.write(f"{self.output}\n")
+        written = Submission.write(self.out, embeddings, data.ids, metadata)
+        if self.json:
+            rows, width = written.embeddings[0].shape
+            about = {"name": metadata.name, "revision": metadata.revision, "fingerprint": metadata.fingerprint}
+            write_json({"submission": str(self.out), **about, "rows": rows, "dimensions": width})
+        else:
+            sys.stdout.write(f"{self.out}\n")
         return EXIT_OK
 
     def _check(self) -> None:

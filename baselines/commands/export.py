@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 
 __all__ = ["Export"]
 
@@ -20,28 +20,35 @@ class Export:
     ONNX takes float32 RGB pictures (B, 3, R, R) in [0, 1], R being the resolution that was trained on, and gives
     embeddings (B, d); it is what a maintainer of the leaderboard verifies an entry with.
 
-    Example: python -m baselines export runs/supervised-seed0 encoder.onnx
+    Examples:
+        python -m baselines export runs/supervised-seed0 encoder.onnx
+        python -m baselines export runs/supervised-seed0 encoder.safetensors
     """
 
     run_folder: tyro.conf.Positional[Path]
     """Folder of the run."""
-    output: tyro.conf.Positional[Path]
+    out: tyro.conf.Positional[Path]
     """The file, which ends in .onnx or .safetensors."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Export the encoder of the last checkpoint."""
         from baselines.portable import export_onnx, export_safetensors
         from baselines.training.run import Run
 
-        if self.output.suffix not in {".onnx", ".safetensors"}:
-            raise ValueError(f"an encoder is exported to a file that ends in .onnx or .safetensors, not {self.output}")
+        if self.out.suffix not in {".onnx", ".safetensors"}:
+            raise ValueError(f"an encoder is exported to a file that ends in .onnx or .safetensors, not {self.out}")
         run = Run(self.run_folder)
         encoder, checkpoint = run.encoder()
         record = run.record()
-        if self.output.suffix == ".onnx":
-            export_onnx(encoder, self.output, record["resolution"])
+        if self.out.suffix == ".onnx":
+            export_onnx(encoder, self.out, record["resolution"])
         else:
             description = {"recipe": record["options"]["recipe"], "dim": record["dim"], "step": checkpoint.step}
-            export_safetensors(encoder, self.output, description)
-        sys.stdout.write(f"{self.output}\n")
+            export_safetensors(encoder, self.out, description)
+        if self.json:
+            write_json({"encoder": str(self.out), "resolution": record["resolution"], "step": checkpoint.step})
+        else:
+            sys.stdout.write(f"{self.out}\n")
         return EXIT_OK

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
-
-if TYPE_CHECKING:
-    import torch
+from ident3d.commandline import EXIT_OK, write_json
 
 __all__ = ["Reproduce"]
 
@@ -24,8 +22,10 @@ class Reproduce:
     What is measured stands beside what the papers report. Results are written as JSON, Markdown and plots; a run that
     was interrupted goes on where it was, and rows that are done are not trained again.
 
-    Examples: python -m baselines reproduce table2 --row 8; python -m baselines reproduce aninfonce --seeds 5;
-    python -m baselines reproduce table1 --row 5 --budget 3600
+    Examples:
+        python -m baselines reproduce table2 --row 8
+        python -m baselines reproduce aninfonce --seeds 5
+        python -m baselines reproduce table1 --row 5 --budget 3600 --json
     """
 
     study: tyro.conf.Positional[Literal["table1", "table2", "figure2", "aninfonce"]]
@@ -33,7 +33,9 @@ class Reproduce:
     row: tuple[int, ...] = ()
     """Rows or points, from 1; all of them if not given."""
     seeds: int = 3
-    """Number of runs of each row; they train side by side. Seeds are 0, 1, ..."""
+    """Number of runs of each row; they train side by side."""
+    first_seed: int = 0
+    """The first run's seed; the others' follow it."""
     budget: str = "quick"
     """quick: fewer latents, a minute or two a row on two cores; paper: appendix A.3, for a GPU; or seconds a row."""
     limit: float | None = None
@@ -52,19 +54,24 @@ class Reproduce:
     """auto, cpu, cuda, or cuda:N."""
     threads: int = 0
     """Threads on the CPU; 0 leaves the choice to torch."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the results; baselines/results/synthetic/BUDGET if not given."""
     checkpoints: Path = Path("runs/synthetic")
     """Folder that trainings are kept in and resumed from."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Train what is missing, and print the table."""
         import torch
 
         from baselines.synthetic import Reproduction, parse_budget
+        from baselines.training.placement import place
 
         if self.seeds < 1:
             raise ValueError(f"the number of seeds is 1 or more, not {self.seeds}")
+        if self.first_seed < 0:
+            raise ValueError(f"seeds are 0 or more, not {self.first_seed}")
         if self.threads > 0:
             torch.set_num_threads(self.threads)
         budget = parse_budget(self.budget, learns_precision=self.study == "aninfonce")
@@ -76,25 +83,19 @@ class Reproduce:
             learning_rate=budget.learning_rate if self.learning_rate is None else self.learning_rate,
             hidden_precision=self.precision or budget.hidden_precision,
         )
-        reproduction = Reproduction(
-            study=self.study,
-            budget=budget,
-            seeds=tuple(range(self.seeds)),
-            device=_device(self.device),
-            results=self.out or Path(__file__).parents[1] / "results" / "synthetic" / budget.name,
-            checkpoints=self.checkpoints,
-            supervised=self.supervised,
-        )
-        sys.stdout.write(reproduction.run(self.row))
+        with place(self.device) as placement:
+            reproduction = Reproduction(
+                study=self.study,
+                budget=budget,
+                seeds=tuple(range(self.first_seed, self.first_seed + self.seeds)),
+                device=placement.device,
+                results=self.out or Path(__file__).parents[1] / "results" / "synthetic" / budget.name,
+                checkpoints=self.checkpoints,
+                supervised=self.supervised,
+            )
+            text = reproduction.run(self.row)
+        if self.json:
+            write_json(loads((reproduction.results / f"{self.study}.json").read_text(encoding="utf-8")))
+        else:
+            sys.stdout.write(text)
         return EXIT_OK
-
-
-def _device(name: str) -> torch.device:
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"the device {name} was asked for, and torch sees no CUDA device; choose --device cpu")
-    return device

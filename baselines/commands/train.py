@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 
 if TYPE_CHECKING:
     from baselines.recipes import Recipe
@@ -28,15 +28,17 @@ class Train:
     infonce-box-anisotropic, infonce-sphere-anisotropic; with -exact at the end for pairs rendered as pairs). The test
     split is not read. Started again with the same folder, a run goes on from its last checkpoint.
 
-    Examples: python -m baselines train supervised /data/mini --steps 5000 --batch-size 128;
-    torchrun --nproc-per-node 4 -m baselines train infonce-box /data/3dident
+    Examples:
+        python -m baselines train supervised data/mini --steps 5000 --batch-size 128
+        python -m baselines train infonce-unbounded data/mini --steps 5000 --batch-size 128 -o runs/infonce
+        torchrun --nproc-per-node 4 -m baselines train infonce-box data/3dident
     """
 
     recipe: tyro.conf.Positional[str]
     """Name of the recipe."""
     root: tyro.conf.Positional[str]
-    """The dataset: a folder, or "sample"."""
-    out: Path | None = None
+    """Folder of the dataset, in any layout; "sample" is the one inside the package."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the run; runs/RECIPE-seedSEED if not given."""
     seed: int = 0
     """Seed of the encoder, the validation part and the pairs."""
@@ -80,11 +82,14 @@ class Train:
     """Steps between evaluations."""
     checkpoint_every: int = 500
     """Steps between checkpoints."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Train, and write the report."""
         import torch
 
+        from baselines.training.logbook import read_metrics
         from baselines.training.placement import place
         from baselines.training.report import check_can_draw, write_report
         from baselines.training.run import Run, RunOptions
@@ -110,7 +115,10 @@ class Train:
         with place(self.device, self.precision) as placement:
             run.train(options, self.root, placement)
             if placement.is_first:
-                _LOG.info("the report is %s", write_report(run, self.root, placement.device))
+                report = write_report(run, self.root, placement.device)
+                _LOG.info("the report is %s", report)
+                if self.json:
+                    write_json({"run": str(run.folder), "report": str(report), "metrics": read_metrics(run.folder)[-1]})
         return EXIT_OK
 
     def _recipe(self) -> Recipe:

@@ -22,7 +22,9 @@ class Convert:
     memory maps, for training that decoding would slow down; where OUT is ROOT, they lie beside the pictures and are
     found by themselves.
 
-    Example: ident3d convert ~/data/3dident ~/data/3dident --to decoded
+    Examples:
+        ident3d convert data/small data/small --to decoded
+        ident3d convert sample data/published --to published
     """
 
     root: tyro.conf.Positional[str]

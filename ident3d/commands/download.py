@@ -20,7 +20,9 @@ class Download:
 
     An interrupted download goes on where it stopped; what is there already is not fetched again.
 
-    Example: ident3d download ~/data/3dident --splits test
+    Examples:
+        ident3d download data/3dident
+        ident3d download data/3dident --splits test
     """
 
     root: tyro.conf.Positional[Path]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 from ident3d.description import describe
 
 if TYPE_CHECKING:
@@ -27,7 +26,10 @@ class Info:
     With a conditional also what matching in this dataset makes of it: a target that is drawn from the conditional is
     replaced by the nearest stored latents, which spreads positives more than asked for.
 
-    Example: ident3d info ~/data/3dident --conditional 'normal(sigma=0.1)' --plot realised.png
+    Examples:
+        ident3d info sample
+        ident3d info data/small --conditional 'normal(sigma=0.1)' --plot realised.png
+        ident3d info data/small --json
     """
 
     root: tyro.conf.Positional[str]
@@ -45,7 +47,7 @@ class Info:
     plot: Path | None = None
     """Draw the widths that were asked for and those that are realised to this image file."""
     json: bool = False
-    """Print everything as JSON."""
+    """Print what is found as JSON."""
 
     def run(self) -> int:
         """Describe; return the exit status."""
@@ -57,10 +59,10 @@ class Info:
         realised = None if self.conditional is None else self._realised(self.conditional)
         if self.json:
             told = description.to_json() | ({} if realised is None else {"realised_conditional": asdict(realised)})
-            text = json.dumps(told, indent=1, allow_nan=False)
+            write_json(told)
         else:
-            text = "\n\n".join([description.table(), *([] if realised is None else [realised.table()])])
-        sys.stdout.write(text + "\n")
+            tables = [description.table(), *([] if realised is None else [realised.table()])]
+            sys.stdout.write("\n\n".join(tables) + "\n")
         if realised is not None and self.plot is not None:
             realised.plot(self.plot)
         return EXIT_OK

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 
 if TYPE_CHECKING:
     from ident3d.metrics import Scores
@@ -23,13 +23,16 @@ __all__ = ["Score"]
 class Score:
     """Score a submission against the split of a dataset that it embeds.
 
-    Example: ident3d score mine.zip /data/3dident --extras dci
+    Examples:
+        ident3d score mine.zip data/small
+        ident3d score mine.zip data/small --extras nonlinear_r2 dci --ceiling supervised.zip
+        ident3d score mine.zip data/small --json
     """
 
     submission: tyro.conf.Positional[Path]
     """The submission: a folder or a zip archive."""
     root: tyro.conf.Positional[str]
-    """The dataset: a folder, or "sample"."""
+    """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     protocol: Literal["ident3d-1", "paper"] = "ident3d-1"
     """Which rows are fitted on and which are scored."""
     extras: tuple[Literal["nonlinear_r2", "dci"], ...] = ()
@@ -37,13 +40,12 @@ class Score:
     ceiling: Path | None = None
     """The submission of a supervised encoder; the scores of its first seed are shown as the ceiling."""
     json: bool = False
-    """Print the scores as JSON."""
+    """Print what is found as JSON."""
 
     def run(self) -> int:
         """Print the scores of every seed."""
         from ident3d.metrics import DegenerateEmbeddingWarning
         from ident3d.submission import Submission
-        from ident3d.submission.strict_json import dumps
 
         submission = Submission.read(self.submission)
         with warnings.catch_warnings():
@@ -52,7 +54,10 @@ class Score:
             found = self._score(submission, ceiling)
         about = submission.metadata
         named = {"name": about.name, "revision": about.revision, **found.to_json()}
-        sys.stdout.write(dumps(named) if self.json else f"{about.name}, revision {about.revision}\n{found.table()}\n")
+        if self.json:
+            write_json(named)
+        else:
+            sys.stdout.write(f"{about.name}, revision {about.revision}\n{found.table()}\n")
         return EXIT_OK
 
     def _score(self, submission: Submission, ceiling: Scores | None = None) -> SubmissionScores:

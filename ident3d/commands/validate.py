@@ -8,9 +8,8 @@ from pathlib import Path
 
 import tyro
 
-from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.submission import Submission
-from ident3d.submission.strict_json import dumps
 
 __all__ = ["Validate"]
 
@@ -19,19 +18,21 @@ __all__ = ["Validate"]
 class Validate:
     """Check a submission without the dataset: exit status 0 when it is valid, 1 when something is wrong.
 
-    Example: ident3d validate mine.zip
+    Examples:
+        ident3d validate mine.zip
+        ident3d validate mine.zip --json
     """
 
     submission: tyro.conf.Positional[Path]
     """The submission: a folder or a zip archive."""
     json: bool = False
-    """Print the findings as JSON."""
+    """Print what is found as JSON."""
 
     def run(self) -> int:
         """Print what is wrong, or what the submission is."""
         faults = Submission.faults(self.submission)
         if self.json:
-            sys.stdout.write(dumps({"valid": not faults, "faults": list(faults)}))
+            write_json({"valid": not faults, "faults": list(faults)})
         elif faults:
             sys.stdout.write("\n  - ".join([f"{self.submission} is no valid submission:", *faults]) + "\n")
         else:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 from ident3d.submission import Submission
-from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
+from leaderboard.board import DEFAULT_FOLDER, Board
+from leaderboard.entry import Entry
 from leaderboard.recompute import recompute
 
 __all__ = ["Add"]
@@ -21,17 +22,21 @@ __all__ = ["Add"]
 class Add:
     """Recompute the scores of a submission and write its entry.
 
-    Example: python -m leaderboard add mine.zip --data /data/mini --track mini
+    Examples:
+        python -m leaderboard add mine.zip --data data/mini
+        python -m leaderboard add mine.zip --data data/3dident --track 3dident --json
     """
 
     submission: tyro.conf.Positional[Path]
     """The submission: a folder or a zip archive."""
-    data: Path
-    """The dataset of the track."""
+    data: str
+    """The dataset of the track: its folder, in any layout; "sample" is the one inside the package."""
     track: str = "mini"
     """The track to add the entry to."""
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Write the entry and say what it holds."""
@@ -39,14 +44,22 @@ class Add:
 
         board = Board.read(self.board)
         if self.track not in board.tracks:
-            raise BoardError(f"no track {self.track!r}; the tracks are {', '.join(board.tracks)}")
+            raise ValueError(f"no track {self.track!r}; the tracks are {', '.join(board.tracks)}")
         track = board.tracks[self.track]
         submission = Submission.read(self.submission)
         today = dt.datetime.now(tz=dt.UTC).date().isoformat()
         entry = recompute(submission, ThreeDIdent(self.data, split=track.split), track, today)
         path = Board.read(self.board).add(entry)  # others may have added theirs while this one was scored
+        if self.json:
+            write_json({"entry": str(path), "results": {name: _plain(entry, name) for name in entry.results}})
+            return EXIT_OK
         for name, result in entry.results.items():
             claim = f" (claimed {entry.claimed[name]:.4f})" if name in entry.claimed else ""
             sys.stdout.write(f"{name}: {result.mean:.4f}{claim}\n")
         sys.stdout.write(f"wrote {path}; next: python -m leaderboard build\n")
         return EXIT_OK
+
+
+def _plain(entry: Entry, name: str) -> dict[str, float | None]:
+    result = entry.results[name]
+    return {"mean": result.mean, "std": result.std, "claimed": entry.claimed.get(name)}

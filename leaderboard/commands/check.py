@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ident3d.commandline import EXIT_FAILED, EXIT_OK
-from ident3d.submission.strict_json import dumps
+from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.page import generate
 
@@ -18,13 +17,15 @@ __all__ = ["Check"]
 class Check:
     """Fail when an entry is malformed, altered or in conflict with another, or a generated file is stale.
 
-    Example: python -m leaderboard check
+    Examples:
+        python -m leaderboard check
+        python -m leaderboard check --json
     """
 
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
     json: bool = False
-    """Print the findings as JSON."""
+    """Print what is found as JSON."""
 
     def run(self) -> int:
         """Print everything that is wrong."""
@@ -36,7 +37,7 @@ class Check:
             if not path.is_file() or path.read_bytes() != text.encode():
                 faults.append(f"{name} does not belong to the entries: run python -m leaderboard build")
         if self.json:
-            sys.stdout.write(dumps({"sound": not faults, "entries": len(board.entries), "faults": faults}))
+            write_json({"sound": not faults, "entries": len(board.entries), "faults": faults})
         elif faults:
             sys.stdout.write("\n  - ".join([f"{self.board}:", *faults]) + "\n")
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
+from ident3d.commandline import EXIT_OK, write_json
 from ident3d.submission import strict_json
 from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
 from leaderboard.entry import Entry, Kind
@@ -20,7 +20,9 @@ __all__ = ["Report"]
 class Report:
     """Enter numbers from a publication: they are marked as reported, and never as recomputed.
 
-    Example: python -m leaderboard report table4-row1.json
+    Examples:
+        python -m leaderboard report table4-row1.json
+        python -m leaderboard report table4-row1.json --json
     """
 
     description: tyro.conf.Positional[Path]
@@ -28,6 +30,8 @@ class Report:
     conditional, results as fractions, and source."""
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Write the entry."""
@@ -38,5 +42,8 @@ class Report:
         if entry is None:
             raise BoardError("\n  - ".join([f"{self.description} describes no reported entry:", *faults]))
         path = Board.read(self.board).add(entry)
-        sys.stdout.write(f"wrote {path}; next: python -m leaderboard build\n")
+        if self.json:
+            write_json({"entry": str(path)})
+        else:
+            sys.stdout.write(f"wrote {path}; next: python -m leaderboard build\n")
         return EXIT_OK

@@ -18,7 +18,9 @@ __all__ = ["Serve", "server"]
 class Serve:
     """Serve the page on this machine, built anew for every request, until Ctrl-C.
 
-    Example: python -m leaderboard serve --port 8000
+    Examples:
+        python -m leaderboard serve
+        python -m leaderboard serve --port 8080
     """
 
     board: Path = DEFAULT_FOLDER

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import tyro
 
-from ident3d.commandline import EXIT_OK
-from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
+from ident3d.commandline import EXIT_OK, write_json
+from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.verification import OnnxEncoder, verify
 
 __all__ = ["Verify"]
@@ -18,10 +18,11 @@ __all__ = ["Verify"]
 
 @dataclass(frozen=True)
 class Verify:
-    """Run an entry's encoder on the track's split and on a sealed one, and mark the entry when its scores hold.
+    r"""Run an entry's encoder on the track's split and on a sealed one, and mark the entry when its scores hold.
 
-    Example: python -m leaderboard verify entries/mini/mine-1a2b3c-r1.json --encoder mine.onnx --data /data/mini
-    --sealed /data/sealed
+    Examples:
+        python -m leaderboard verify entries/mini/mine-1a2b3c-r1.json --encoder mine.onnx \
+            --data data/mini --sealed data/sealed
     """
 
     entry: tyro.conf.Positional[str]
@@ -29,18 +30,20 @@ class Verify:
     encoder: Path
     """The encoder: one ONNX file that maps float32 pictures (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
     in safetensors say, are not taken, and code is never run."""
-    data: Path
-    """The dataset of the track."""
-    sealed: Path
+    data: str
+    """The dataset of the track: its folder, in any layout; "sample" is the one inside the package."""
+    sealed: str
     """A dataset that was rendered for the purpose with the same settings and a secret seed."""
     tolerance: float = 0.01
     """How far R2 may be from the entry's, on top of two standard deviations of its runs."""
     sealed_tolerance: float = 0.03
     """How far R2 may fall on the sealed split."""
     threads: int = 0
-    """Threads of the encoder; 0 for one a core."""
+    """Threads on the CPU; 0 leaves the choice to ONNX Runtime."""
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     def run(self) -> int:
         """Verify the entry and write the mark into its file."""
@@ -50,7 +53,7 @@ class Verify:
         path, folder = Path(self.entry).resolve(), self.board.resolve()
         name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else self.entry
         if name not in board.entries:
-            raise BoardError(f"no entry {self.entry!r}; the entries are {', '.join(board.entries) or 'none'}")
+            raise ValueError(f"no entry {self.entry!r}; the entries are {', '.join(board.entries) or 'none'}")
         entry = board.entries[name]
         track = board.tracks[entry.track]
         encoder = OnnxEncoder(self.encoder, self.threads)
@@ -66,9 +69,13 @@ class Verify:
             sealed_tolerance=self.sealed_tolerance,
         )
         board.replace(name, found)
-        if found.verification is not None:
+        mark = found.verification
+        if mark is not None and self.json:
+            scores = {"r2": mark.r2, "sealed_r2": mark.sealed_r2, "sealed_rows": mark.sealed_rows}
+            write_json({"entry": str(self.board / name), "verified": True, **scores})
+        elif mark is not None:
             sys.stdout.write(
-                f"verified: R2 {found.verification.r2:.4f} on the track's split, {found.verification.sealed_r2:.4f} on "
-                f"{found.verification.sealed_rows} sealed pictures; next: python -m leaderboard build\n"
+                f"verified: R2 {mark.r2:.4f} on the track's split, {mark.sealed_r2:.4f} on "
+                f"{mark.sealed_rows} sealed pictures; next: python -m leaderboard build\n"
             )
         return EXIT_OK

@@ -17,12 +17,14 @@ __all__ = ["ContactSheet"]
 class ContactSheet:
     """Put some pictures of a dataset into one, to look at. Needs no Blender.
 
-    Example: python -m render contact-sheet ~/data/3dident sheet.png --split test --count 100
+    Examples:
+        python -m render contact-sheet data/small sheet.png
+        python -m render contact-sheet sample sheet.png --split test --count 100
     """
 
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
-    output: tyro.conf.Positional[Path]
+    out: tyro.conf.Positional[Path]
     """The picture to write, PNG by its name."""
     split: str = "train"
     """The split."""
@@ -31,9 +33,9 @@ class ContactSheet:
 
     def run(self) -> int:
         """Draw and write; return the exit status."""
-        check_output(self.output)
+        check_output(self.out)
         picture = contact_sheet(self.root, self.split, self.count)
-        self.output.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(self.output)
-        sys.stdout.write(f"{self.output}: {picture.width}x{picture.height} pixels\n")
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(self.out)
+        sys.stdout.write(f"{self.out}: {picture.width}x{picture.height} pixels\n")
         return EXIT_OK

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tyro
 
-from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.factors import FACTORS
 from ident3d.latents import check_latents
 from ident3d.storage.manifest import Manifest
@@ -40,7 +40,15 @@ _PUBLISHED = {"train": 250_000, "test": 25_000}
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Render 3DIdent into a folder, or go on with what is there."""
+    """Render 3DIdent into a folder, or go on with what is there.
+
+    Examples:
+        python -m render data/3dident                 # the published numbers, 224x224
+        python -m render data/small --train 6000 --test 1000 --resolution 64
+        python -m render data/pairs --train 10000 --test 0 --pairs 'normal(sigma=0.1)'
+        python -m render data/3dident --shard 0/4     # one of four machines that share the folder
+        python -m render data/3dident --merge         # once all of them are done
+    """
 
     root: tyro.conf.Positional[Path]
     """Folder of the dataset. It is made if it is not there; a run that was stopped goes on where it was."""
@@ -66,6 +74,8 @@ class Dataset:
     """Rows in a Parquet shard; by default up to 1,000, and fewer in a small dataset."""
     merge: bool = False
     """Render nothing: list the parts that lie in ROOT as one dataset, and check that nothing is missing or doubled."""
+    json: bool = False
+    """Print what was done as JSON."""
 
     hardware: Hardware = field(default_factory=Hardware)
 
@@ -79,7 +89,10 @@ class Dataset:
             _LOG.info("part %s holds no shard: the dataset has %d (--rows-per-shard)", part, len(plan.shards))
             return EXIT_OK
         production = produce(self.root, plan, part, self.hardware.pool(plan.recipe.quality, self.resolution))
-        sys.stdout.write(self._summary(production))
+        if self.json:
+            write_json(self._outcome(production))
+        else:
+            sys.stdout.write(self._summary(production))
         return EXIT_OK
 
     def plan(self) -> Plan:
@@ -170,10 +183,28 @@ class Dataset:
 
     def _merge(self) -> int:
         manifest, faults = merge(self.root)
-        sys.stdout.writelines(f"{fault}\n" for fault in faults)
-        counts = f"{len(manifest.shards)} of {sum(map(manifest.shards_of, manifest.splits))} shards"
-        sys.stdout.write(f"{self.root}: {counts}{'' if faults else ', none missing, none doubled'}\n")
+        planned = sum(map(manifest.shards_of, manifest.splits))
+        if self.json:
+            write_json({"shards": len(manifest.shards), "planned_shards": planned, "faults": list(faults)})
+        else:
+            sys.stdout.writelines(f"{fault}\n" for fault in faults)
+            counts = f"{len(manifest.shards)} of {planned} shards"
+            sys.stdout.write(f"{self.root}: {counts}{'' if faults else ', none missing, none doubled'}\n")
         return EXIT_FAILED if faults else EXIT_OK
+
+    @staticmethod
+    def _outcome(production: Production) -> dict[str, int | float | bool]:
+        manifest, outcome = production.manifest, production.outcome
+        return {
+            "rows": sum(record.rows for record in manifest.shards),
+            "planned_rows": sum(manifest.splits.values()),
+            "shards": len(manifest.shards),
+            "complete": manifest.is_complete,
+            "rendered": outcome.rendered,
+            "kept": outcome.kept,
+            "shards_elsewhere": len(outcome.elsewhere),
+            "seconds": production.seconds,
+        }
 
     def _summary(self, production: Production) -> str:
         manifest, outcome = production.manifest, production.outcome

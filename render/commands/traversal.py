@@ -23,17 +23,19 @@ _INNER = 0.5  # the factors that stay are drawn from the inner half of their ran
 class Traversal:
     """Draw what each factor does: a column a factor, which goes through its range while the others stay.
 
-    Example: python -m render traversal figure3.png --steps 5 --resolution 96
+    Examples:
+        python -m render traversal traversal.png
+        python -m render traversal traversal.png --steps 5 --resolution 96
     """
 
-    output: tyro.conf.Positional[Path]
+    out: tyro.conf.Positional[Path]
     """The picture to write, PNG by its name."""
     steps: int = 7
     """Values of each factor, from -1 to 1."""
     resolution: int = 128
     """Width and height of one picture in pixels."""
     seed: int = 0
-    """Which values the factors have while they stay."""
+    """Seed of the values that factors have while they stay."""
     quality: QualityName = "standard"
     """Quality of the pictures."""
     hue_map: HueMapName = "wrapped"
@@ -46,10 +48,10 @@ class Traversal:
         world = World().with_hue_map(self.hue_map)
         base = _INNER * sample_latents(1, self.seed, split="traversal", factors=world.factors)[0]
         traversal_latents(base, self.steps)  # says what is wrong before Blender is started
-        check_output(self.output)
+        check_output(self.out)
         with self.hardware.pool(quality(self.quality), self.resolution) as pool:
             picture = traversal(world, base, self.steps, pool)
-        self.output.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(self.output)
-        sys.stdout.write(f"{self.output}: {self.steps} values of {len(world.factors)} factors\n")
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(self.out)
+        sys.stdout.write(f"{self.out}: {self.steps} values of {len(world.factors)} factors\n")
         return EXIT_OK

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import tyro
 
-from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.storage.layouts import resolve_root
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 from render.commands.hardware import Hardware
 from render.recipe import Recipe, series_of
-from render.verification import compare, sampled
+from render.verification import Comparison, compare, sampled
 
 __all__ = ["Verify"]
 
@@ -28,17 +28,21 @@ class Verify:
     a million pairs of the sample's pictures, the two that are most alike have 27.8 dB. ``ident3d verify`` checks the
     files, and needs no Blender.
 
-    Example: python -m render verify ~/data/3dident --sample 8
+    Examples:
+        python -m render verify data/small
+        python -m render verify sample --sample 8 --json
     """
 
     root: tyro.conf.Positional[str]
-    """Folder of the dataset; "sample" is the one inside the package."""
+    """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     sample: int = 8
     """How many pictures."""
     seed: int = 0
-    """Which pictures."""
+    """Seed of the choice of pictures."""
     tolerance: float = 40.0
     """Lowest peak signal-to-noise ratio that counts as the same picture, in dB."""
+    json: bool = False
+    """Print what is found as JSON."""
 
     hardware: Hardware = field(default_factory=Hardware)
 
@@ -59,12 +63,20 @@ class Verify:
             if recipe.blender != series_of(pool.about.blender):
                 _LOG.warning("rendered with Blender %s, compared with %s", recipe.blender, pool.about.blender)
             comparisons = compare(root, pictures, pool)
+        different = [str(found.picture) for found in comparisons if found.psnr < self.tolerance]
+        if self.json:
+            write_json({"same": not different, "pictures": [_plain(found) for found in comparisons]})
+            return EXIT_FAILED if different else EXIT_OK
         for comparison in comparisons:
             value = "equal" if math.isinf(comparison.psnr) else f"{comparison.psnr:.1f} dB"
             sys.stdout.write(f"{comparison.picture}: {value}\n")
-        different = [str(found.picture) for found in comparisons if found.psnr < self.tolerance]
         if different:
             sys.stdout.write(f"{root}: below {self.tolerance:g} dB: {', '.join(different)}\n")
             return EXIT_FAILED
         sys.stdout.write(f"{root}: {len(comparisons)} pictures are those that the manifest describes\n")
         return EXIT_OK
+
+
+def _plain(found: Comparison) -> dict[str, str | bool | float | None]:
+    equal = math.isinf(found.psnr)
+    return {"picture": str(found.picture), "equal": equal, "psnr_db": None if equal else found.psnr}

@@ -26,6 +26,7 @@ def test_train_makes_a_run_folder(pictures_root, tmp_path):
         (["infonce-box", "ROOT", "--device", "gpu"], (2, "a device is auto, cpu, cuda or cuda:N, not 'gpu'")),
         (["infonce-box", "ROOT", "--validation", "60"], (2, "100 training pictures are fewer than a batch of 512")),
         (["infonce-box", "ROOT", "--validation", "90"], (2, "the dataset has 160 pictures")),
+        (["infonce-box", "ROOT", *QUICK, "--validation", "12"], (2, "validation on 12 pictures: ")),
         (["infonce-box", "ROOT", "--conditional", "vmf(kappa=3)", *QUICK], (2, "is not defined on Box")),
         (["aninfonce-box-exact", "ROOT", *QUICK], (1, "no exact positives")),
         (["infonce-box", "NOWHERE", *QUICK], (2, "nowhere")),
@@ -58,7 +59,7 @@ def test_a_run_and_its_export_embed_the_same(pictures_root, trained, tmp_path, c
     common = [str(pictures_root), "--authors", "A. Author", "--device", "cpu"]
     assert main(["embed", str(trained), *common, "-o", str(own)]) == 0
     said = ["--name", "mine", "--method", "m", "--architecture", "a", "--training-data", "t", "--conditional", "c"]
-    assert main(["embed", str(onnx), *common, "--output", str(foreign), *said]) == 0
+    assert main(["embed", str(onnx), *common, "--out", str(foreign), *said]) == 0
     submissions = Submission.read(own), Submission.read(foreign)
     np.testing.assert_allclose(submissions[0].embeddings[0], submissions[1].embeddings[0], atol=1e-5)
     metadata = submissions[0].metadata
