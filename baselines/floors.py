@@ -42,7 +42,7 @@ class Floor:
 
 
 def _random_resnet18(dim: int, seed: int) -> nn.Module:
-    from baselines.training.run import build_encoder
+    from baselines.training.objective import build_encoder
 
     return build_encoder(RECIPES["supervised"], dim, seed).eval()
 

@@ -1,32 +1,33 @@
 """A check of one GPU, in minutes: losses against the CPU, then training from pictures resident on the device.
 
-It needs torch and torchvision and neither bpy nor FAISS: the pictures are made here, smooth functions of their latents,
-and pairs are matched on the device. The rate of whole training steps (drawing, matching, gathering, loss, update)
-stands beside the rate of the same step on one batch that never changes; their ratio is what the data cost.
+It needs torch, torchvision and numpy and a checkout, which is not to be installed: the pictures are made here, smooth
+functions of their latents, and pairs are matched on the device. The rate of whole training steps (drawing, matching,
+gathering, loss, update) stands beside the rate of the same step on one batch that never changes; their ratio is what
+the data cost.
 
 Usage: ``python -m benchmarks.gpu_check [--device cuda] [--steps 200] ...``; exit status 1 where a loss differs.
 """
 
+import argparse
 import itertools
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import torch
-import tyro
 from torch import Tensor
 
 from baselines.losses import an_info_nce, delta_info_nce, info_nce
 from baselines.recipes import RECIPES, Recipe
 from baselines.training.loop import Schedule, Trainer
-from baselines.training.objective import TrainedModel, build_loss
+from baselines.training.objective import TrainedModel, build_encoder, build_loss
 from baselines.training.optimiser import build_optimiser
 from baselines.training.placement import Placement, Precision, place
-from baselines.training.run import build_encoder
 from ident3d import FACTORS, Normal, PairIndex, PositivePairs, sample_latents
 from ident3d.pairs import PairBatch
 from ident3d.randomness import torch_generator
@@ -44,22 +45,51 @@ TOLERANCE = 1e-4  # relative, float32 against float64
 
 @dataclass(frozen=True)
 class Options:
-    """What to check."""
+    """What to check.
+
+    Attributes:
+        device: cuda, cuda:N, or cpu to try the script.
+        precision: what the encoder computes in.
+        compile: whether the encoder is compiled.
+        pictures: pictures on the device.
+        resolution: pixels a side, a multiple of 8.
+        batch_size: pairs in a step.
+        steps: timed steps; half as many come before them, untimed.
+    """
 
     device: str = "cuda"
-    """cuda, cuda:N, or cpu to try the script."""
     precision: Precision = "auto"
-    """What the encoder computes in."""
     compile: bool = False
-    """Compile the encoder."""
     pictures: int = 20_000
-    """Pictures on the device."""
     resolution: int = 64
-    """Pixels a side; a multiple of 8."""
     batch_size: int = 512
-    """Pairs in a step."""
     steps: int = 200
-    """Timed steps; half as many come before them, untimed."""
+
+    def __post_init__(self) -> None:
+        if self.resolution < 8 or self.resolution % 8:
+            raise ValueError(f"pictures are 8 x 8 squares: a resolution is a multiple of 8, not {self.resolution}")
+        if not 2 <= self.batch_size <= self.pictures or self.steps < 1:
+            raise ValueError(
+                f"expected a step or more of 2 pairs to {self.pictures}, the number of pictures, not {self.steps} of "
+                f"{self.batch_size}"
+            )
+
+    @classmethod
+    def read(cls, arguments: Sequence[str] | None = None) -> "Options":
+        """Read a command line; the standard library does, because other parsers may not be installed."""
+        parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_check", description=__doc__)
+        for field in fields(cls):
+            option = "--" + field.name.replace("_", "-")
+            if isinstance(field.default, bool):
+                parser.add_argument(option, action="store_true")
+            elif field.name == "precision":
+                parser.add_argument(option, choices=get_args(Precision), default=field.default)
+            else:
+                parser.add_argument(option, type=type(field.default), default=field.default, help="%(default)s")
+        try:
+            return cls(**vars(parser.parse_args(arguments)))
+        except ValueError as error:
+            parser.error(str(error))
 
 
 class MadePictures:
@@ -125,7 +155,8 @@ def train(options: Options, placement: Placement, batches: Iterator[PairBatch]) 
         trainer = Trainer(model, build_optimiser(model, recipe), placement, path, options.compile)
         trainer.train(batches, _only_at_the_end(warm_up), logbook, dict)
         trainer.train(batches, _only_at_the_end(warm_up + options.steps), logbook, dict)
-    print(f"loss after {trainer.step} steps: {logbook.last['loss']:.4f}")
+    waiting = f"{logbook.last['waiting']:.0%} of the time waiting for batches"
+    print(f"mean loss of steps {warm_up + 1} to {trainer.step}: {logbook.last['loss']:.4f}; {waiting}")
     return logbook.last["images_per_second"]
 
 
@@ -160,4 +191,4 @@ def _only_at_the_end(steps: int) -> Schedule:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Options, description=__doc__)))
+    sys.exit(main(Options.read()))

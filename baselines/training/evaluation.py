@@ -14,7 +14,7 @@ from ident3d.factors import Factors
 from ident3d.metrics import affine_r2, mcc
 from ident3d.pairs.batch import PairData
 
-__all__ = ["embed", "evaluate", "evaluation_mode"]
+__all__ = ["check_can_evaluate", "embed", "evaluate", "evaluation_mode"]
 
 _PICTURES_AT_ONCE = 256
 
@@ -51,6 +51,14 @@ def embed(
         pictures = as_input(data.pixels(rows, positive=positive).permute(0, 3, 1, 2), device=device)
         parts.append(encoder(pictures).float().cpu())
     return torch.cat(parts).numpy()
+
+
+def check_can_evaluate(part: DatasetPart) -> None:
+    """Raise ValueError if a part cannot be scored, being too small: before a training, not at its first evaluation."""
+    try:
+        affine_r2(part.latents, part.latents, part.rows.numpy(), factors=part.factors)
+    except ValueError as error:
+        raise ValueError(f"validation on {len(part)} pictures: {error}; hold out more with --validation") from error
 
 
 def evaluate(encoder: nn.Module, part: DatasetPart, factors: Factors, device: torch.device) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """The training loop: batches in, metrics and checkpoints out."""
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -132,7 +132,7 @@ class Trainer:
         self.model.train()
         first, losses = self.step, list[Tensor]()
         bar = ProgressBar(schedule.steps, self.step, quiet=not self._writes)
-        with bar, Prefetcher(batches) as prefetcher, self._kernels():
+        with bar, Prefetcher(batches) as prefetcher, _fastest_convolutions():
             clock = Clock()
             for batch in prefetcher:
                 losses.append(self._one_step(forward, batch))
@@ -181,11 +181,6 @@ class Trainer:
         devices = [self.placement.device] if self.placement.device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=devices)
 
-    def _kernels(self) -> AbstractContextManager[Any]:
-        # Pictures of one size only: the fastest convolution is worth looking for.
-        is_cuda = self.placement.device.type == "cuda"
-        return torch.backends.cudnn.flags(enabled=True, benchmark=True) if is_cuda else nullcontext()
-
     def _one_step(self, forward: nn.Module, batch: Batch) -> Tensor:
         device = self.placement.device
         views = (batch.x,) if isinstance(self.model.loss, SupervisedMSE) else (batch.x, batch.x_pos)
@@ -221,3 +216,17 @@ class Trainer:
         if self._writes:
             logbook.write(self.step, metrics)
             bar.show(metrics)
+
+
+@contextmanager
+def _fastest_convolutions() -> Iterator[None]:
+    """Let cuDNN look for the fastest convolution, which pictures of one size are worth.
+
+    ``torch.backends.cudnn.flags`` would also set back what the user chose of precision and determinism.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

@@ -1,21 +1,31 @@
-"""The objective of a recipe: its loss, on a batch's embeddings and latents."""
+"""The objective of a recipe: its encoder, and its loss on a batch's embeddings and latents."""
 
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
-from baselines.encoders import BoxOutput, OutputSpace, SphereOutput
+from baselines.encoders import BoxOutput, OutputSpace, ResNetEncoder, SphereOutput
 from baselines.losses import AnInfoNCE, ContrastOptions, DeltaInfoNCE, InfoNCE, SupervisedMSE
 from baselines.recipes import Recipe
 from ident3d import Box, Sphere, Unbounded
+from ident3d.randomness import integer_seed
 
-__all__ = ["TrainedModel", "build_loss", "embedding_space"]
+__all__ = ["TrainedModel", "build_encoder", "build_loss", "embedding_space"]
 
 
 def embedding_space(recipe: Recipe, dim: int) -> OutputSpace:
     """Return the space of a recipe's embeddings, of as many dimensions as there are factors."""
     kinds: dict[str, type[OutputSpace]] = {"unbounded": Unbounded, "box": Box, "sphere": Sphere}
     return kinds[recipe.space](dim)
+
+
+def build_encoder(recipe: Recipe, dim: int, seed: int) -> ResNetEncoder:
+    """Return a recipe's encoder, untrained; its weights depend on the seed only."""
+    # torch's modules draw from the global generator. It is put back afterwards.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(integer_seed(seed, "training/encoder", 0, bits=63))
+        return ResNetEncoder(embedding_space(recipe, dim), recipe.depth, learn_scale=recipe.learn_scale)
 
 
 def build_loss(recipe: Recipe, dim: int, *, across_processes: bool = False) -> nn.Module:

@@ -1,12 +1,17 @@
 """What is shown and measured while a run goes on."""
 
+from __future__ import annotations
+
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 __all__ = ["Clock", "ProgressBar"]
 
@@ -14,7 +19,7 @@ _SHOWN = {"loss": "loss", "r2": "R2", "images_per_second": "images/s"}
 
 
 class ProgressBar:
-    """A bar over the steps with loss, R2 and images per second; nothing where there is no terminal.
+    """A bar over the steps with loss, R2 and images per second; nothing where there is no terminal, or no tqdm.
 
     Args:
         steps: the last step.
@@ -23,9 +28,12 @@ class ProgressBar:
     """
 
     def __init__(self, steps: int, done: int, *, quiet: bool = False) -> None:
-        # disable=None: only where standard error is a terminal
-        self._bar: tqdm[Any] = tqdm(total=steps, initial=done, unit="step", disable=True if quiet else None)
+        self._bar: tqdm[Any] | None = None
         self._last: dict[str, str] = {}
+        if not quiet and sys.stderr.isatty() and find_spec("tqdm") is not None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=steps, initial=done, unit="step")
 
     def __enter__(self) -> Self:
         return self
@@ -33,16 +41,19 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def update(self) -> None:
         """Count one step."""
-        self._bar.update()
+        if self._bar is not None:
+            self._bar.update()
 
     def show(self, metrics: dict[str, float]) -> None:
         """Show what there is to show among some metrics, beside what was shown before."""
         self._last |= {label: f"{metrics[name]:.4g}" for name, label in _SHOWN.items() if name in metrics}
-        self._bar.set_postfix(self._last)
+        if self._bar is not None:
+            self._bar.set_postfix(self._last)
 
 
 class Clock:

@@ -18,19 +18,18 @@ from baselines.encoders import ResNetEncoder
 from baselines.recipes import Recipe
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.data import build_stream, split_validation
-from baselines.training.evaluation import evaluate
+from baselines.training.evaluation import check_can_evaluate, evaluate
 from baselines.training.logbook import Logbook
 from baselines.training.loop import Schedule, Trainer
-from baselines.training.objective import TrainedModel, build_loss, embedding_space
+from baselines.training.objective import TrainedModel, build_encoder, build_loss
 from baselines.training.optimiser import build_optimiser
 from baselines.training.placement import Placement, Precision
 from ident3d import ThreeDIdent
 from ident3d.errors import Ident3DError
 from ident3d.pairs import PairStream
-from ident3d.randomness import integer_seed
 from ident3d.storage.atomic import write_text
 
-__all__ = ["Resident", "Run", "RunOptions", "build_encoder"]
+__all__ = ["Resident", "Run", "RunOptions"]
 
 Resident = Literal["auto", "always", "never"]
 
@@ -135,6 +134,7 @@ class Run:
         schedule = options.schedule
         data = ThreeDIdent(root, split="train")
         part, held_out = split_validation(data, options.validation, options.seed)
+        check_can_evaluate(held_out)
         batch_size = _share_of_batch(options.recipe.batch_size, placement.world_size)
         stream = build_stream(options.recipe, part, data, options.seed, batch_size=batch_size)
         trainer = self._trainer(options, placement, len(data.factors))
@@ -187,14 +187,6 @@ class Run:
                 )
         if placement.is_first:
             write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
-
-
-def build_encoder(recipe: Recipe, dim: int, seed: int) -> ResNetEncoder:
-    """Return a recipe's encoder, untrained; its weights depend on the seed only."""
-    # torch's modules draw from the global generator. It is put back afterwards.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(integer_seed(seed, "training/encoder", 0, bits=63))
-        return ResNetEncoder(embedding_space(recipe, dim), recipe.depth, learn_scale=recipe.learn_scale)
 
 
 def _identity(record: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
 __all__ = ["RadialIntegral", "gauss_legendre", "radial_integral"]
@@ -67,5 +66,7 @@ def gauss_legendre(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
 def _gauss_legendre(
     count: int,
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    from scipy import special  # here, because nothing that is drawn needs it
+
     nodes, weights = special.roots_legendre(count)
     return np.asarray(nodes, dtype=np.float64), np.asarray(weights, dtype=np.float64)

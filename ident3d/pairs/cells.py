@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ident3d.pairs.box_tree import FAN, BoxTree, Found
@@ -107,6 +106,8 @@ class CellBackend:
 
 
 def _divide(coordinates: Tensor) -> tuple[Tensor, Tensor]:
+    from scipy.spatial import cKDTree  # here, because matching on a device does not need it
+
     tree = cKDTree(coordinates.numpy(), leafsize=_POINTS_IN_CELL)
     starts = []
     pending: list[Any] = [tree.tree]

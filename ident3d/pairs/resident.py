@@ -1,8 +1,11 @@
 """All pictures of a dataset in the memory of one device."""
 
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ident3d.errors import DatasetError
 from ident3d.pairs.batch import PairData
@@ -57,10 +60,18 @@ class ResidentPictures:
 def _decoded(data: PairData, device: torch.device, shape: torch.Size, *, positive: bool) -> Tensor:
     pixels = torch.empty((len(data), *shape), dtype=torch.uint8, device=device)
     starts = range(0, len(data), _PICTURES_AT_ONCE)
-    for start in tqdm(starts, desc=f"pictures to {device}", unit_scale=_PICTURES_AT_ONCE, disable=None):
+    for start in _with_bar(starts, f"pictures to {device}"):
         rows = torch.arange(start, min(start + _PICTURES_AT_ONCE, len(data)))
         pixels[rows[0] : rows[-1] + 1] = data.pixels(rows, positive=positive)
     return pixels
+
+
+def _with_bar(starts: Iterable[int], label: str) -> Iterable[int]:
+    if not sys.stderr.isatty() or find_spec("tqdm") is None:
+        return starts
+    from tqdm import tqdm
+
+    return tqdm(starts, desc=label, unit_scale=_PICTURES_AT_ONCE)
 
 
 def _check_memory(needed: int, device: torch.device) -> None:

@@ -5,7 +5,7 @@ import torch
 from baselines.__main__ import main
 from baselines.floors import FLOORS
 from baselines.recipes import RECIPES
-from baselines.training.run import build_encoder
+from baselines.training.objective import build_encoder
 from ident3d import Submission, ThreeDIdent, metrics, sample_latents
 from ident3d.__main__ import main as ident3d_main
 

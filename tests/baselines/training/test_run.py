@@ -6,9 +6,10 @@ import torch
 from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.logbook import read_metrics
+from baselines.training.objective import build_encoder
 from baselines.training.placement import Placement
 from baselines.training.report import content_and_style, true_precision, write_report
-from baselines.training.run import Run, RunOptions, build_encoder
+from baselines.training.run import Run, RunOptions
 from ident3d import FACTORS, AnisotropicNormal, Laplace, Normal, ThreeDIdent
 from ident3d.errors import Ident3DError
 
