@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ident3d.conditionals.exponential_power import ExponentialPower, two_sided_uniform
+from ident3d.conditionals.power_integral import power_integral
 from ident3d.conditionals.rejection import draw_by_rejection
 from ident3d.conditionals.widths import Widths, WidthsLike, per_factor, positive
 
@@ -18,8 +19,9 @@ __all__ = ["GeneralizedNormal"]
 class GeneralizedNormal(ExponentialPower):
     """The generalised normal conditional: exp(-|z_pos - z|^p / scale^p) in every factor.
 
-    ``p`` = 1 is :class:`Laplace` with the same scale, ``p`` = 2 is :class:`Normal` with sigma = scale / sqrt(2).
-    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
+    ``p`` = 1 is :class:`~ident3d.Laplace` with the same scale, ``p`` = 2 is :class:`~ident3d.Normal` with
+    sigma = scale / sqrt(2). Truncated on a box, plain on the unbounded space, projected on a sphere;
+    see :class:`ExponentialPower`.
 
     Attributes:
         p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.
@@ -72,8 +74,4 @@ class GeneralizedNormal(ExponentialPower):
         return wall.clamp(max=1) + tail
 
     def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
-        shape = torch.tensor(1 / self.p, dtype=left.dtype, device=left.device)
-        share: Tensor = torch.special.gammainc(shape, left.pow(self.p)) + torch.special.gammainc(
-            shape, right.pow(self.p)
-        )
-        return share.log() + (math.lgamma(1 / self.p) - math.log(self.p))
+        return (power_integral(left, self.p) + power_integral(right, self.p)).log()

@@ -18,7 +18,7 @@ __all__ = ["Uniform"]
 class Uniform(Conditional):
     """The uniform conditional: the positive is uniform on the space, wherever the anchor is.
 
-    In a :class:`Product` it stands for style factors of which a pair shares nothing.
+    In a :class:`~ident3d.Product` it stands for style factors of which a pair shares nothing.
     """
 
     name: ClassVar[str] = "uniform"

@@ -58,7 +58,7 @@ def score(
         embeddings: (N, d) embeddings of the same rows, of any width.
         ids: (N,) unique integers, the samples' ids in their split; the row numbers where None.
         factors: the factors of the latents' columns; where None, 3DIdent's for ten columns, and nameless ones on
-            lines for any other number (see :func:`plain_factors`).
+            lines for any other number (see :func:`~ident3d.factors.plain_factors`).
         protocol: "ident3d-1" (halves by a hash of the id), "paper" (the first 4,096 rows, fitted on their first half
             and scored on their second; fewer rows where there are fewer), or a protocol of one's own.
         extras: the slower metrics to add: "nonlinear_r2", "dci".

@@ -12,7 +12,7 @@ from ident3d.pairs.backend import Options
 from ident3d.pairs.faiss_library import bounded_threads, check_gpu, faiss_library
 from ident3d.pairs.points import Points
 
-__all__ = ["HnswBackend", "IvfBackend"]
+__all__ = ["FaissBackend", "HnswBackend", "IvfBackend"]
 
 _CANDIDATES = 2  # the answer, and the excluded anchor
 _ROWS_PER_CELL = 39  # fewer are too little for k-means to learn from
