@@ -54,7 +54,7 @@ class TestAdd:
         assert "splits.test is 80, the track's is 81" in caplog.text
 
     def test_unknown_track(self, call, submit, dataset, caplog):
-        assert call("add", submit(), "--data", dataset, "--track", "huge") == 1
+        assert call("add", submit(), "--data", dataset, "--track", "huge") == 2
         assert "no track 'huge'; the tracks are tiny, other" in caplog.text
 
 
@@ -251,5 +251,5 @@ class TestVerify:
         (name,) = board_of(make_entry("Paper", kind=Kind.REPORTED)).entries
         assert verify(name, encoder()) == 1
         assert "a reported entry cannot be verified" in caplog.text
-        assert verify("entries/tiny/none.json", encoder()) == 1
+        assert verify("entries/tiny/none.json", encoder()) == 2
         assert "no entry 'entries/tiny/none.json'" in caplog.text
