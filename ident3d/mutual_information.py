@@ -15,7 +15,7 @@ from ident3d.conditionals import AnisotropicNormal, Conditional, Normal, Uniform
 from ident3d.conditionals.fisher_bingham import log_normaliser, mean_square_displacement, sample_fisher_bingham
 from ident3d.conditionals.radial import gauss_legendre
 from ident3d.conditionals.von_mises_fisher import log_normaliser as von_mises_fisher_log_normaliser
-from ident3d.conditionals.von_mises_fisher import mean_cosine
+from ident3d.conditionals.von_mises_fisher import mean_fall
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space, Sphere
 
@@ -91,7 +91,7 @@ def mutual_information_per_factor(conditional: Conditional, space: Box) -> tuple
 
 def _von_mises_fisher(kappa: float, n: int) -> float:
     """Return kappa A + ln C + ln |S|: the positive is uniform, and A is the mean cosine."""
-    return kappa * (mean_cosine(kappa, n) - 1) - von_mises_fisher_log_normaliser(kappa, n) + Sphere(n).log_volume
+    return Sphere(n).log_volume - kappa * mean_fall(kappa, n) - von_mises_fisher_log_normaliser(kappa, n)
 
 
 def _isotropic(conditional: Conditional, space: Sphere) -> float:

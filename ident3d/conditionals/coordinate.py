@@ -6,11 +6,14 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import torch
+
+from ident3d.conditionals.power_integral import power_integral
 
 __all__ = ["Coordinate"]
 
 _FALL = 42.0  # exp(-42) is below float64's resolution
+_FLAT = 2.0**-53  # a width of the interval, in units of the scale, over which the density does not change
 _OUTER_NODES = 128
 _INNER_NODES = 96
 
@@ -37,7 +40,7 @@ class Coordinate:
         """
         if math.isinf(width):
             return self.scale * math.sqrt(math.gamma(3 / self.p) / math.gamma(1 / self.p))
-        if math.isinf(self.scale):
+        if width <= _FLAT * self.scale:
             return width / math.sqrt(6)
         return self.scale * math.sqrt(_mean_square(self.p, width / self.scale))
 
@@ -49,7 +52,7 @@ class Coordinate:
         Args:
             width: the interval's width.
         """
-        if math.isinf(self.scale):
+        if width <= _FLAT * self.scale:
             return 0.0
         return max(0.0, _information(self.p, width / self.scale))  # a very wide conditional leaves rounding alone
 
@@ -102,8 +105,11 @@ def _from_wall(p: float, width: float) -> tuple[Array, Array, float]:
     Beyond twice the density's reach from both walls, everything is as if there were no walls.
     """
     end = min(width / 2, 2 * _reach(p))
+    # The larger p is, the sharper is the bend of the density at a distance of 1 from a wall.
+    bends = sorted({0.0, end, *(place for place in (1.0, width - 1) if 0 < place < end)})
+    start, length = np.array(bends[:-1])[:, None], np.diff(bends)[:, None]
     nodes, weights = _graded(_OUTER_NODES, 2)
-    return end * nodes, end * weights, width / 2 - end
+    return (start + length * nodes).ravel(), (length * weights).ravel(), width / 2 - end
 
 
 def _walls(x: Array, p: float, width: float) -> tuple[Array, Array]:
@@ -117,14 +123,15 @@ def _reach(p: float) -> float:
 
 def _moment(order: int, wall: Array, p: float) -> Array:
     """Return the integral of y^order exp(-y^p) from 0 to ``wall``."""
-    shape = (order + 1) / p
-    moment: Array = special.gammainc(shape, wall**p) * (math.gamma(shape) / p)
+    moment: Array = power_integral(torch.from_numpy(wall), p, order).numpy()
     return moment
 
 
 @lru_cache(maxsize=4)
 def _graded(count: int, grade: int) -> tuple[Array, Array]:
     """Return nodes and weights over [0, 1] for functions that are rough at 0: Gauss-Legendre in x^(1 / grade)."""
+    from scipy import special  # here, because nothing that is drawn needs it
+
     nodes, weights = special.roots_legendre(count)
     unit = (nodes + 1) / 2
     return unit**grade, grade * unit ** (grade - 1) * weights / 2

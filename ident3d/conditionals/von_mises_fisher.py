@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import torch
-from scipy import special
 from torch import Tensor
 
 from ident3d.conditionals.conditional import Conditional
@@ -13,9 +12,10 @@ from ident3d.conditionals.rejection import draw_by_rejection
 from ident3d.conditionals.widths import positive
 from ident3d.spaces import Space, Sphere
 
-__all__ = ["VonMisesFisher", "log_normaliser", "mean_cosine"]
+__all__ = ["VonMisesFisher", "log_normaliser", "mean_cosine", "mean_fall"]
 
 _SMALLEST = 1e-280  # below it a scaled Bessel function has lost digits
+_ASYMPTOTIC, _HANKEL_TERMS = 4, 16  # from kappa = 4 n^2 on, each term is below a sixteenth of the one before
 _LARGEST = 1e9  # above it scipy's gives up, and two terms of its asymptotic series are exact to rounding
 
 
@@ -43,7 +43,7 @@ class VonMisesFisher(Conditional):
     def displacement_std(self, space: Space) -> tuple[float, ...]:
         """Return the standard deviation of z_pos - z for every coordinate, over uniform anchors."""
         self.check(space)
-        square = 2 * (1 - mean_cosine(self.kappa, space.dim)) / space.dim
+        square = 2 * mean_fall(self.kappa, space.dim) / space.dim
         return (cast("Sphere", space).radius * math.sqrt(square),) * space.dim
 
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:  # noqa: ARG002 - scaled later
@@ -79,6 +79,8 @@ class VonMisesFisher(Conditional):
 
 def log_normaliser(kappa: float, n: int) -> float:
     """Return ln of the integral of exp(kappa (cos - 1)) over the unit sphere of R^n."""
+    from scipy import special  # here, because nothing that is drawn needs it
+
     order = n / 2 - 1
     bessel = _scaled_bessel(order, kappa)
     if kappa > 0 and bessel > _SMALLEST:
@@ -98,8 +100,25 @@ def mean_cosine(kappa: float, n: int) -> float:
     return ratio
 
 
+def mean_fall(kappa: float, n: int) -> float:
+    """Return 1 minus :func:`mean_cosine`, to rounding also where the cosine is 1 to all its digits."""
+    if kappa < _ASYMPTOTIC * n**2:
+        return 1 - mean_cosine(kappa, n)
+    # Hankel's series of both Bessel functions; subtracting it term by term loses nothing, for its first term is 1.
+    lower, upper = n / 2 - 1, n / 2
+    term, next_term, bottom, difference = 1.0, 1.0, 1.0, 0.0
+    for k in range(1, _HANKEL_TERMS):
+        term *= -(4 * lower**2 - (2 * k - 1) ** 2) / (8 * k * kappa)
+        next_term *= -(4 * upper**2 - (2 * k - 1) ** 2) / (8 * k * kappa)
+        bottom += term
+        difference += term - next_term
+    return difference / bottom
+
+
 def _scaled_bessel(order: float, kappa: float) -> float:
     """Return exp(-kappa) I_order(kappa)."""
+    from scipy import special  # here, because nothing that is drawn needs it
+
     if kappa > _LARGEST:
         return math.exp(-(4 * order**2 - 1) / (8 * kappa)) / math.sqrt(2 * math.pi * kappa)
     return float(special.ive(order, kappa))

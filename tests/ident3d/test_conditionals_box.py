@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from ident3d.conditionals import (
     AnisotropicNormal,
@@ -14,6 +14,7 @@ from ident3d.conditionals import (
     Uniform,
     VonMisesFisher,
 )
+from ident3d.conditionals.power_integral import power_integral
 from ident3d.spaces import Box
 
 KINDS = {
@@ -250,3 +251,59 @@ def test_displacement_std_of_the_usual_conditional():
     assert AnisotropicNormal([50.0, 2.0]).displacement_std(Box(2)) == pytest.approx(
         Normal([0.1, 0.5]).displacement_std(Box(2))
     )
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 20.0, 700.0])
+@pytest.mark.parametrize("wall", [1e-200, 1e-12, 0.3, 0.999, 1.0, 1.001, 3.0, math.inf])
+@pytest.mark.parametrize("order", [0, 2])
+def test_the_integral_of_a_power_is_that_of_adaptive_quadrature(p, wall, order):
+    found = power_integral(torch.tensor([wall], dtype=torch.float64), p, order).item()
+    if wall < 1e-9:  # exp(-y^p) is 1 there
+        expected = wall ** (order + 1) / (order + 1)
+    else:
+        end = min(wall, 50 ** (1 / p))  # exp(-50) is nothing beside the rest
+        bends = [place for place in (1 - 3 / p, 1.0, 1 + 3 / p) if 0 < place < end]
+        expected, _ = integrate.quad(
+            lambda y: y**order * math.exp(-(y**p)), 0, end, points=bends or None, epsabs=1e-14, limit=500
+        )
+    assert found == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize(("p", "scale"), [(20.0, 1e30), (700.0, 3.0), (1e4, 2.1), (1e30, 3.0), (1e30, 1e30)])
+def test_a_large_power_wider_than_the_box_is_uniform_on_it(p, scale):
+    conditional, space = GeneralizedNormal(p, scale), Box(3)
+    z = torch.tensor([[0.3, -1.0, 1.0]], dtype=torch.float64)
+    z_pos = torch.tensor([[-0.9, 0.999, -1.0]], dtype=torch.float64)
+    assert conditional.log_prob(z_pos, z, space).item() == pytest.approx(-3 * math.log(2), abs=1e-12)
+    assert conditional.displacement_std(space) == pytest.approx((2 / math.sqrt(6),) * 3, rel=1e-12)
+
+
+def test_a_large_power_is_uniform_within_its_scale():
+    # Of an anchor at 0.8, positives within 0.5 and the box: [0.3, 1]; of one at 0: [-0.5, 0.5].
+    conditional, space = GeneralizedNormal(1e30, 0.5), Box(1)
+    for anchor, inside, outside, width in (
+        (0.8, (0.31, 1.0), (0.29, -1.0), 0.7),
+        (0.0, (-0.49, 0.49), (0.51, 1.0), 1.0),
+    ):
+        z = torch.tensor([[anchor], [anchor]], dtype=torch.float64)
+        density = conditional.log_prob(torch.tensor(inside, dtype=torch.float64)[:, None], z, space)
+        assert density.tolist() == pytest.approx([-math.log(width)] * 2, abs=1e-12)
+        beyond = conditional.log_prob(torch.tensor(outside, dtype=torch.float64)[:, None], z, space)
+        assert beyond.tolist() == [-math.inf] * 2
+        drawn = draw(conditional, anchor)
+        low, high = max(anchor - 0.5, -1), min(anchor + 0.5, 1)
+        assert stats.kstest(drawn, stats.uniform(low, high - low).cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.8, 1.0, 1.5, 3.0])
+def test_the_displacement_of_a_window_that_the_walls_cut(scale):
+    def square(z):
+        low, high = min(z + 1, scale), min(1 - z, scale)
+        return (low**3 + high**3) / (3 * (low + high))
+
+    bends = [place for place in (scale - 1, 1 - scale) if -1 < place < 1]
+    expected = integrate.quad(square, -1, 1, points=bends or None)[0] / 2
+    found = GeneralizedNormal(1e30, scale).displacement_std(Box(1))[0]
+    assert found == pytest.approx(math.sqrt(expected), rel=1e-12)
+    if scale == 1:
+        assert found == pytest.approx(math.sqrt(5 / 18), rel=1e-12)  # the mean of (z^2 - z + 1) / 3 over [0, 1]

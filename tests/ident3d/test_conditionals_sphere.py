@@ -9,7 +9,7 @@ from scipy import integrate, interpolate, special, stats
 
 from ident3d.conditionals import AnisotropicNormal, GeneralizedNormal, Laplace, Normal, Product, Uniform, VonMisesFisher
 from ident3d.conditionals.radial import radial_integral
-from ident3d.conditionals.von_mises_fisher import log_normaliser, mean_cosine
+from ident3d.conditionals.von_mises_fisher import log_normaliser, mean_cosine, mean_fall
 from ident3d.spaces import Sphere
 
 # (dimension, kappa, ln of the normaliser of exp(kappa (cos - 1)), mean cosine), from 40-digit Bessel functions
@@ -216,3 +216,16 @@ def test_bad_input_is_refused():
             VonMisesFisher(kappa)
     with pytest.raises(TypeError, match="kappa must be a number"):
         VonMisesFisher([1.0, 2.0])
+
+
+@pytest.mark.parametrize("kappa", [40.0, 1e3, 1e6, 1e12, 1e17, 1e25, 1e30])
+def test_the_displacement_of_a_large_kappa_keeps_its_digits(kappa):
+    # In R^3 the mean cosine is coth(kappa) - 1 / kappa. In any R^n, positives are at last normal on the flat tangent
+    # space of n - 1 dimensions, with variance 1 / kappa: 1 less the cosine is half their square.
+    assert mean_fall(kappa, 3) == pytest.approx(1 / kappa, rel=1e-12)
+    assert VonMisesFisher(kappa).displacement_std(Sphere(3))[0] == pytest.approx(math.sqrt(2 / (3 * kappa)), rel=1e-12)
+    for n in (2, 10, 50):
+        second_order = 1 - (n - 3) / (4 * kappa)
+        assert mean_fall(kappa, n) == pytest.approx((n - 1) / (2 * kappa) * second_order, rel=1e-12 + (n / kappa) ** 2)
+        if kappa < 1e6:
+            assert mean_fall(kappa, n) == pytest.approx(1 - mean_cosine(kappa, n), rel=1e-15 * kappa + 1e-12)

@@ -151,3 +151,18 @@ def test_what_is_not_known_is_refused():
     with pytest.raises(ValueError, match="on a Box only"):
         mutual_information_per_factor(VonMisesFisher(1.0), Sphere(3))
     assert true_mutual_information(Uniform(), Sphere(3)) == 0
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("kappa", [1e9, 1e17, 1e30])
+def test_a_large_kappa_shares_what_a_normal_on_the_flat_tangent_space_does(n, kappa):
+    entropy = (n - 1) / 2 * math.log(2 * math.pi * math.e / kappa)
+    expected = Sphere(n).log_volume - entropy
+    assert true_mutual_information(VonMisesFisher(kappa), Sphere(n)) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(0.3, 1.29129087), (1.0, 0.28738300), (1.5, 0.06377833), (3.0, 0.0)])
+def test_a_window_of_uniform_density_on_the_box(scale, expected):
+    # Expected values by nested adaptive quadrature, with breaks where the walls begin to cut the window.
+    assert true_mutual_information(GeneralizedNormal(1e30, scale), Box(1)) == pytest.approx(expected, abs=1e-6)
+    assert true_mutual_information(GeneralizedNormal(20, 1e30), Box(1)) == 0
