@@ -98,7 +98,7 @@ def synthetic_pictures(latents: Floats, size: int) -> npt.NDArray[np.uint8]:
     ball, lamp, ground = (colours[:, i, None, None, :] for i in range(3))
     picture = np.where(height[..., None] > 0, ball * normal_light[..., None] + 0.2 * height[..., None] ** 8, 0)
     picture = np.where(height[..., None] > 0, picture, ground * (0.2 + 0.8 * lamp * glow[..., None]))
-    grain = generator(0, "bench/grain").normal(0, 0.002, picture.shape)
+    grain = generator(0, "bench/grain").normal(0, 0.0012, picture.shape)
     return np.asarray(np.clip(255 * (picture + grain), 0, 255), dtype=np.uint8)
 
 
