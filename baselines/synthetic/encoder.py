@@ -7,10 +7,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from baselines.encoders.outputs import OutputSpace, output_for
 from baselines.synthetic.experiments import ModelSpace
+from baselines.synthetic.layers import stacked_layer
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Sphere, Unbounded
 
@@ -74,8 +74,8 @@ class StackedEncoder(nn.Module):
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             kind = torch.float32 if layer in {0, last} else self.hidden_type
-            x = torch.baddbmm(bias.to(kind), x.to(kind), weight.to(kind))
-            x = x if layer == last else F.leaky_relu_(x, 0.01)
+            slope = 1.0 if layer == last else 0.01
+            x = stacked_layer(x.to(kind), weight.to(kind), bias.to(kind), slope)
         return x if self.space == "unbounded" else torch.stack([o(h) for o, h in zip(self.outputs, x, strict=True)])
 
 
