@@ -1,5 +1,6 @@
 """The log partition over negatives, in blocks: memory stays flat however large the batch."""
 
+import math
 from typing import Any
 
 import torch
@@ -11,13 +12,19 @@ from baselines.losses.costs import Cost
 __all__ = ["log_partition"]
 
 _NUMBERS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}  # what a CPU's cache holds; what keeps a GPU busy
+_NUMBERS_KEPT = 2**22  # shares that are kept for the backward pass: 16 MiB in float32
 
 
 def log_partition(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
     """Return log sum_j exp(-cost(anchor_i, candidate_j)), the anchor's own candidates left out.
 
-    The matrix of costs is walked in blocks of anchors and computed again in the backward pass, so neither it nor any
-    (B, M, d) tensor is ever kept. First derivatives only.
+    The matrix of costs is walked in blocks of anchors, so no (B, M, d) tensor is ever kept. Shares of the partition are
+    kept for the backward pass up to 2,048 x 2,048 of them, and computed again where there are more. First derivatives
+    only.
+
+    A candidate's share of less than the square root of the smallest normal number, 1e-19 in float32 and 1e-154 in
+    float64, counts as that much. No sum has digits for either, and exponentials that underflow take ten times as long
+    on a CPU.
 
     Args:
         cost: the cost of a pair.
@@ -37,25 +44,37 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, anchors: Tensor, candidates: Tensor, own: Tensor | None, cost: Cost) -> Tensor:
         rows = _rows_per_block(cost, anchors, candidates)
         value = anchors.new_empty(len(anchors))
+        keeps = any(ctx.needs_input_grad) and len(anchors) * len(candidates) <= _NUMBERS_KEPT
+        kept: list[Tensor] = []
         for start in range(0, len(anchors), rows):
             block = slice(start, start + rows)
-            value[block] = torch.logsumexp(_logits(cost, anchors[block], candidates, _rows(own, block)), 1)
-        ctx.save_for_backward(anchors, candidates, own, value)
+            logits = _logits(cost, anchors[block], candidates, _rows(own, block))
+            # A largest logit that is infinite is not to turn the others into NaN.
+            largest = logits.amax(1, keepdim=True).nan_to_num_(nan=math.nan)
+            shares = _exp(logits.sub_(largest))
+            total = shares.sum(1, keepdim=True)
+            value[block] = total.log().add_(largest).squeeze(1)
+            if keeps:
+                kept.append(shares.div_(total))
+        ctx.save_for_backward(anchors, candidates, own, value, *kept)
         ctx.cost, ctx.rows = cost, rows
         return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        anchors, candidates, own, value = ctx.saved_tensors
+        anchors, candidates, own, value, *kept = ctx.saved_tensors
         grad_anchors, grad_candidates = torch.empty_like(anchors), torch.zeros_like(candidates)
         # A backward pass may be called where autocast is on, which would multiply in half precision.
         with torch.autocast(anchors.device.type, enabled=False):
-            for start in range(0, len(anchors), ctx.rows):
+            for number, start in enumerate(range(0, len(anchors), ctx.rows)):
                 block = slice(start, start + ctx.rows)
-                logits = _logits(ctx.cost, anchors[block], candidates, _rows(own, block))
-                shares = logits.sub_(value[block].unsqueeze(1)).exp_()
-                weights = shares.mul_(-grad[block].unsqueeze(1))
+                slopes = -grad[block].unsqueeze(1)
+                if kept:
+                    weights = kept[number] * slopes
+                else:
+                    logits = _logits(ctx.cost, anchors[block], candidates, _rows(own, block))
+                    weights = _exp(logits.sub_(value[block].unsqueeze(1))).mul_(slopes)
                 grad_anchors[block], part = ctx.cost.pull(weights, anchors[block], candidates)
                 grad_candidates += part
         return grad_anchors, grad_candidates, None, None
@@ -73,3 +92,8 @@ def _rows(own: Tensor | None, block: slice) -> Tensor | None:
 def _logits(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None) -> Tensor:
     logits = cost.matrix(anchors, candidates).neg_()
     return logits if own is None else logits.scatter_(1, own, -torch.inf)
+
+
+def _exp(exponents: Tensor) -> Tensor:
+    """Return the exponentials of exponents that are at most about 0, none smaller than the root of the smallest."""
+    return exponents.clamp_min_(math.log(torch.finfo(exponents.dtype).tiny) / 2).exp_()

@@ -64,6 +64,54 @@ def test_no_block_holds_more_numbers_than_it_may(cost, monkeypatch):
     assert largest <= 4096
 
 
+def wide_sets(rows, columns):
+    """Embeddings so far apart that most float32 shares underflow: the costs go up to some hundreds."""
+    generator = torch.Generator().manual_seed(0)
+    return [(12 * torch.rand(n, 4, generator=generator)).requires_grad_() for n in (rows, columns)]
+
+
+@pytest.mark.parametrize("kept", [2**22, 0])
+@pytest.mark.parametrize("cost", [SquaredEuclidean(), MinkowskiPower(3)], ids=str)
+def test_shares_that_underflow_change_neither_value_nor_gradient(cost, kept, monkeypatch):
+    monkeypatch.setattr(partition, "_NUMBERS_KEPT", kept)
+    a, b = wide_sets(60, 60)
+    own = torch.arange(60).unsqueeze(1)
+    logits = -cost.matrix(a, b).scatter(1, own, torch.inf)
+    assert (logits - logits.amax(1, keepdim=True) < -88).float().mean() > 0.3
+    found = partition.log_partition(cost, a, b, own)
+    assert torch.equal(found, torch.logsumexp(logits, 1))
+    gradients = torch.autograd.grad(found.sum(), (a, b))
+    plain = cost.pull(-torch.softmax(logits, 1), a, b)
+    for ours, theirs in zip(gradients, plain, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_no_share_is_subnormal():
+    exponents = torch.tensor([0.0, -1.0, -43.0, -44.0, -100.0, -torch.inf])
+    shares = partition._exp(exponents.clone())
+    torch.testing.assert_close(shares[:3], exponents[:3].exp(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(shares[3:], torch.full((3,), torch.finfo(torch.float32).tiny ** 0.5), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_shares_that_are_computed_again_are_those_that_are_kept(cost, monkeypatch):
+    a, b = sets(23, 23)
+    own = torch.arange(23).unsqueeze(1)
+    kept = torch.autograd.grad(partition.log_partition(cost, a, b, own).sum(), (a, b))
+    monkeypatch.setattr(partition, "_NUMBERS_KEPT", 0)
+    again = torch.autograd.grad(partition.log_partition(cost, a, b, own).sum(), (a, b))
+    torch.testing.assert_close(kept, again, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("far", [1e30, float("nan")])
+def test_costs_that_are_not_finite_give_no_finite_value_by_mistake(far):
+    a = torch.tensor([[far, 0.0], [0.0, 0.0], [1.0, 0.0]])
+    value = partition.log_partition(SquaredEuclidean(), a, a, torch.arange(3).unsqueeze(1))
+    plain = torch.logsumexp(-SquaredEuclidean().matrix(a, a).scatter(1, torch.arange(3).unsqueeze(1), torch.inf), 1)
+    assert not plain[0] > -1e37
+    assert not value[0] > -1e37
+
+
 @pytest.mark.parametrize("cost", [MinkowskiDistance(1), MinkowskiDistance(2), MinkowskiDistance(3)], ids=str)
 def test_the_metric_has_no_slope_between_equal_points(cost):
     a = torch.zeros(2, 3, requires_grad=True)
