@@ -14,10 +14,17 @@ def commands() -> commandline.Commands:
     """Load the commands."""
     from baselines.commands.embed import Embed
     from baselines.commands.export import Export
+    from baselines.commands.information import MeasureInformation
     from baselines.commands.reproduce import Reproduce
     from baselines.commands.train import Train
 
-    return {"train": Train, "embed": Embed, "export": Export, "reproduce": Reproduce}
+    return {
+        "train": Train,
+        "embed": Embed,
+        "export": Export,
+        "information": MeasureInformation,
+        "reproduce": Reproduce,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,7 +29,7 @@ COMMANDS = [(room, name) for room, module in ROOMS.items() for name in module.co
 READ_BY_PROGRAMS = {
     "ident3d": {"info", "verify", "score", "validate"},
     "render": {"", "check", "verify"},
-    "baselines": {"train", "embed", "export", "reproduce"},
+    "baselines": {"train", "embed", "export", "information", "reproduce"},
     "leaderboard": {"add", "report", "build", "check", "verify"},
 }
 # One name, one meaning; the device of a renderer is one of Blender's.

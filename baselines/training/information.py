@@ -32,8 +32,8 @@ class KeptInformation:
         conditional: the distribution of the positives, as text.
         pictures: number of pictures that pairs were made of; each is the anchor of one pair.
         is_matched: whether positives are the nearest stored pictures to a draw, and not rendered for their anchor.
-        embeddings: the estimate of what the embeddings share. ``true`` is what latents that are uniform share with
-            draws from the conditional; None where the dataset's are not uniform.
+        embeddings: the estimate of what the embeddings share. ``true`` is what uniform latents share with draws from
+            the conditional; None where the dataset's are visibly not uniform or not independent.
         latents: the same estimate, made of the latents of the same pairs: what a perfect encoder would get.
     """
 
@@ -147,4 +147,17 @@ def _true(conditional: Conditional, data: ThreeDIdent) -> float | None:
     true = true_mutual_information(conditional, Box(len(data.factors)))
     if not true > 0:
         raise ValueError(f"the two latents of a pair are independent under {conditional}: nothing is shared")
-    return true if data.provenance.latents == "uniform" else None
+    return true if _looks_uniform(data.latents) else None
+
+
+def _looks_uniform(latents: Tensor) -> bool:
+    """Return whether factors are uniform on [-1, 1] and uncorrelated, as far as a sample of this size can tell."""
+    z = latents.double()
+    steps = torch.arange(len(z) + 1, dtype=torch.float64)[:, None] / len(z)
+    expected = (z.sort(dim=0).values + 1) / 2
+    largest = torch.maximum((expected - steps[:-1]).abs(), (expected - steps[1:]).abs()).max()
+    correlations = torch.corrcoef(z.T).reshape(z.shape[1], -1).fill_diagonal_(0)
+    # Kolmogorov's and the normal quantile at one in a million: what is uniform is hardly ever taken for something else.
+    return bool(largest < math.sqrt(math.log(2e6) / (2 * len(z)))) and bool(
+        correlations.abs().max() < 5 / math.sqrt(len(z))
+    )

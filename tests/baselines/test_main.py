@@ -103,8 +103,34 @@ def test_what_cannot_be_embedded_or_exported_is_told(  # noqa: PLR0917 - fixture
     assert message in caplog.text
 
 
+def test_what_a_run_keeps_of_what_two_views_share_is_told(pictures_root, trained, capsys):
+    arguments = ["information", str(trained), str(pictures_root), "--device", "cpu"]
+    arguments += ["--conditional", "normal(sigma=0.5)"]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["recipe"], found["step"], found["split"], found["pictures"]) == ("supervised", 1, "test", 80)
+    assert found["true"] == pytest.approx(3.18904, abs=1e-4)  # ten times 0.318904, by quadrature elsewhere
+    assert found["share_of_true"] == pytest.approx(found["estimate"] / found["true"])
+    assert found["matching_cap"] == pytest.approx(np.log(80))
+    assert main(arguments) == 0
+    assert f"{found['estimate']:8.4f}  embeddings of the two views" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "supervised has no pairs whose information is known: give --conditional"),
+        (("--conditional", "normal(sigma=0.5)", "--items", "1"), "--items is 2 or more, not 1"),
+        (("--conditional", "vmf(kappa=3)"), "is not defined on Box"),
+    ],
+)
+def test_information_that_cannot_be_measured_is_told(pictures_root, trained, caplog, options, message):
+    assert main(["information", str(trained), str(pictures_root), "--device", "cpu", *options]) == 2
+    assert message in caplog.text
+
+
 def test_the_help_shows_examples(capsys):
-    for command in ("train", "embed", "export", "reproduce"):
+    for command in ("train", "embed", "export", "information", "reproduce"):
         with pytest.raises(SystemExit) as stop:
             main([command, "--help"])
         assert stop.value.code == 0

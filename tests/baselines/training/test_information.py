@@ -1,7 +1,6 @@
 """Pictures that write down their latents, so that what an encoder keeps is known."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,14 +20,13 @@ TRUE = true_mutual_information(CONDITIONAL, Box(2))
 class WrittenLatents:
     """(H, W) = (1, 2) pictures: the first latent in red of the left pixel, the second in that of the right one."""
 
-    def __init__(self, n, latents="uniform", *, is_paired=True):
-        self.latents = Box(2).uniform(n, torch_generator(0, "test/latents")).float()
+    def __init__(self, n, change=lambda latents: latents, *, is_paired=True):
+        self.latents = change(Box(2).uniform(n, torch_generator(0, "test/latents")).float())
         drawn = CONDITIONAL.sample(self.latents, Box(2), torch_generator(0, "test/positives"))
         self.latents_pos = drawn if is_paired else None
         self.factors = plain_factors(2)
         self.ids = np.arange(n)
         self.root = "here"
-        self.provenance = SimpleNamespace(latents=latents)
 
     def __len__(self):
         return len(self.latents)
@@ -84,8 +82,17 @@ def test_draws_depend_on_the_seed():
     assert first == again != other
 
 
-def test_the_truth_is_told_of_uniform_latents_only():
-    found = kept_information(whole, WrittenLatents(600, latents={"test": "0" * 64}), CONDITIONAL, CPU, is_matched=False)
+def cubed(latents):
+    return latents**3
+
+
+def dependent(latents):
+    return torch.stack([latents[:, 0], torch.where(latents[:, 1] > 0, latents[:, 0], latents[:, 1])], dim=1)
+
+
+@pytest.mark.parametrize("change", [cubed, dependent])
+def test_the_truth_is_told_of_uniform_latents_only(change):
+    found = kept_information(whole, WrittenLatents(600, change), CONDITIONAL, CPU, is_matched=False)
     assert found.embeddings.true is None
     assert found.embeddings.share is None
     assert found.matching_cap is None
