@@ -1,7 +1,8 @@
 """Embedding pictures, and scoring the embeddings during training."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from baselines.training.data import DatasetPart
 from baselines.training.pictures import as_input
-from ident3d.factors import Factors
 from ident3d.metrics import affine_r2, mcc
 from ident3d.pairs.batch import PairData
 
@@ -61,17 +61,30 @@ def check_can_evaluate(part: DatasetPart) -> None:
         raise ValueError(f"validation on {len(part)} pictures: {error}; hold out more with --validation") from error
 
 
-def evaluate(encoder: nn.Module, part: DatasetPart, factors: Factors, device: torch.device) -> dict[str, float]:
+def evaluate(
+    encoder: nn.Module, part: DatasetPart, device: torch.device, groups: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, float]:
     """Score an encoder on a part of a dataset, in evaluation mode.
 
+    Args:
+        encoder: the encoder.
+        part: the part.
+        device: where the encoder is.
+        groups: columns of factors whose mean is wanted too, by a name that is no factor's.
+
     Returns:
-        "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each factor.
+        "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each group and factor.
     """
     with evaluation_mode(encoder):
         embeddings = embed(encoder, part, device)
     ids = part.rows.numpy()
-    r2 = affine_r2(part.latents, embeddings, ids, factors=factors)
-    correlation = mcc(part.latents, embeddings, ids, factors=factors)
-    scores = {"r2": float(r2), "mcc": float(correlation)}
-    scores |= {f"r2/{name}": value for name, value in r2.per_factor.items()}
-    return scores | {f"mcc/{name}": value for name, value in correlation.per_factor.items()}
+    found = {
+        "r2": affine_r2(part.latents, embeddings, ids, factors=part.factors),
+        "mcc": mcc(part.latents, embeddings, ids, factors=part.factors),
+    }
+    scores = {name: float(score) for name, score in found.items()}
+    for name, score in found.items():
+        values = list(score.per_factor.values())
+        scores |= {f"{name}/{group}": fmean(values[k] for k in own) for group, own in (groups or {}).items()}
+        scores |= {f"{name}/{factor}": value for factor, value in score.per_factor.items()}
+    return scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +16,28 @@ __all__ = ["curves", "precisions", "scatter"]
 _MOST_POINTS = 1000
 
 
-def curves(metrics: list[dict[str, Any]]) -> Figure:
-    """Draw loss and R2 against steps."""
+_SHOWN_APART = {"r2": "all factors", "r2/content": "content", "r2/style": "style"}
+
+
+def curves(metrics: list[dict[str, Any]], *, in_nats: bool = True) -> Figure:
+    """Draw loss and R2 against steps, the R2 of content and style apart where a run has them.
+
+    Args:
+        metrics: lines of metrics.
+        in_nats: whether the loss is a cross entropy, and not a squared error.
+    """
     figure = _new_figure(10, 3.2)
-    for place, name in enumerate(("loss", "r2"), start=1):
-        axes = figure.add_subplot(1, 2, place)
-        points = [(line["step"], line[name]) for line in metrics if line.get(name) is not None]
-        axes.plot(*zip(*points, strict=True) if points else ((), ()))
+    loss, r2 = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    loss.plot(*_points(metrics, "loss"))
+    loss.set_ylabel("loss in nats" if in_nats else "mean squared error")
+    apart = [name for name in _SHOWN_APART if any(name in line for line in metrics)]
+    for name in apart:
+        r2.plot(*_points(metrics, name), marker=".", label=_SHOWN_APART[name])
+    r2.set_ylabel("R2 on the validation part")
+    if len(apart) > 1:
+        r2.legend()
+    for axes in (loss, r2):
         axes.set_xlabel("step")
-        axes.set_ylabel("loss in nats" if name == "loss" else "R2 on the validation part")
     return figure
 
 
@@ -48,18 +62,24 @@ def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32
     return figure
 
 
-def precisions(learned: list[float], truth: npt.NDArray[np.float64] | None) -> Figure:
-    """Draw the learned diagonal of Lambda beside the conditional's, both sorted, for dimensions come in any order."""
+def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64]]) -> Figure:
+    """Draw the learned diagonal of Lambda beside others by name, all sorted, for dimensions come in any order."""
     figure = _new_figure(6, 3)
     axes = figure.add_subplot()
     axes.plot(sorted(learned, reverse=True), "o-", label="learned")
-    if truth is not None:
-        axes.plot(sorted(truth.tolist(), reverse=True), "x--", label="conditional")
+    for name, diagonal in others.items():
+        axes.plot(sorted(diagonal.tolist(), reverse=True), "x--", label=name)
     axes.set_yscale("log")
     axes.set_xlabel("dimension, by precision")
     axes.set_ylabel("precision")
     axes.legend()
     return figure
+
+
+def _points(metrics: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Return the steps at which a number was written down, and the number."""
+    found = [(line["step"], line[name]) for line in metrics if line.get(name) is not None]
+    return [step for step, _ in found], [value for _, value in found]
 
 
 def _new_figure(width: float, height: float) -> Figure:

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import json
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from baselines.training import figures
+from baselines.training.anisotropy import content_and_style, true_precision
 from baselines.training.checkpoint import load_state
-from baselines.training.data import pair_conditional, split_validation
+from baselines.training.data import DatasetPart, matching_index, pair_conditional, split_validation
 from baselines.training.evaluation import embed, evaluation_mode
 from baselines.training.logbook import read_metrics
 from baselines.training.objective import build_loss
 from baselines.training.run import Run
-from ident3d import ThreeDIdent
-from ident3d.conditionals import AnisotropicNormal, Normal
+from ident3d import ThreeDIdent, realised_conditional
 from ident3d.errors import MissingDependencyError
 from ident3d.storage.atomic import write_text
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from baselines.losses import AnInfoNCE
+    from baselines.recipes import Recipe
     from ident3d.conditionals.conditional import Conditional
 
-__all__ = ["check_can_draw", "content_and_style", "true_precision", "write_report"]
+__all__ = ["check_can_draw", "write_report"]
 
 _STYLE = "body{font-family:sans-serif;max-width:70rem;margin:2rem auto}td,th{padding:.2rem .8rem;text-align:left}"
 
@@ -61,7 +63,7 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     record = run.record()
     options = record["options"]
     data = ThreeDIdent(root, split="train")
-    _, held_out = split_validation(data, options["validation"], options["seed"])
+    part, held_out = split_validation(data, options["validation"], options["seed"])
     encoder, checkpoint = run.encoder(device)
     with evaluation_mode(encoder):
         embeddings = embed(encoder, held_out, device)
@@ -75,7 +77,7 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     parts = [
         f"<h1>{html.escape(recipe.name)}</h1>",
         f"<p>{html.escape(summary)}</p>",
-        _shown("Loss and R2", figures.curves(metrics)),
+        _shown("Loss and R2", figures.curves(metrics, in_nats=recipe.loss != "supervised")),
         _scores(metrics, data.factors.names, content_and_style(conditional, len(data.factors))),
         _shown(
             "Latents against embeddings, validation part",
@@ -86,8 +88,8 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
         learned = build_loss(recipe, record["dim"])
         load_state(learned, checkpoint.loss, f"the loss in {run.checkpoint_path}")
         diagonal = cast("AnInfoNCE", learned).precision.tolist()
-        truth = true_precision(conditional, len(data.factors))
-        parts.append(_shown("Learned Lambda, and the conditional's", figures.precisions(diagonal, truth)))
+        others = _other_precisions(recipe, conditional, part)
+        parts.append(_shown("Learned Lambda, and the conditional's", figures.precisions(diagonal, others)))
     parts.append(f"<h2>Options</h2><pre>{html.escape(json.dumps(record, indent=1))}</pre>")
     page = run.folder / "report.html"
     title = f"<title>{html.escape(recipe.name)}</title>"
@@ -96,26 +98,20 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     return page
 
 
-def true_precision(conditional: Conditional | None, dim: int) -> npt.NDArray[np.float64] | None:
-    """Return the (dim,) diagonal of Lambda that a normal conditional stands for; None for others."""
-    if isinstance(conditional, Normal):
-        return 1 / (2 * np.broadcast_to(np.asarray(conditional.sigma, dtype=np.float64), dim) ** 2)
-    if isinstance(conditional, AnisotropicNormal):
-        return np.broadcast_to(np.asarray(conditional.precision, dtype=np.float64), dim).copy()
-    return None
-
-
-def content_and_style(conditional: Conditional | None, dim: int) -> dict[str, list[int]]:
-    """Return the columns that vary little within a pair ("content") and much ("style").
-
-    Returns:
-        Nothing where the conditional has not exactly two widths.
-    """
-    precision = true_precision(conditional, dim)
-    kinds = [] if precision is None else sorted(set(precision.tolist()), reverse=True)
-    if precision is None or len(kinds) != 2:
+def _other_precisions(
+    recipe: Recipe, conditional: Conditional | None, part: DatasetPart
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return what the learned diagonal of Lambda is held against: the conditional's, and that of pairs as matched."""
+    truth = true_precision(conditional, len(part.factors))
+    if conditional is None or truth is None:
         return {}
-    return {name: np.flatnonzero(precision == k).tolist() for name, k in zip(("content", "style"), kinds, strict=True)}
+    if recipe.pairs != "matched":
+        return {"conditional": truth}
+    index = matching_index(conditional, part, in_own_metric=recipe.match_in_own_metric)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that matching widens the conditional is what the figure shows
+        found = realised_conditional(part.latents, conditional, index=index, factors=part.factors)
+    return {"conditional": truth, "pairs as matched": 1 / (2 * np.square(found.realised_std))}
 
 
 def _shown(caption: str, figure: Figure) -> str:

@@ -16,8 +16,9 @@ import torch
 
 from baselines.encoders import ResNetEncoder
 from baselines.recipes import Recipe
+from baselines.training.anisotropy import content_and_style
 from baselines.training.checkpoint import Checkpoint, load_state
-from baselines.training.data import build_stream, split_validation
+from baselines.training.data import build_stream, pair_conditional, split_validation
 from baselines.training.evaluation import check_can_evaluate, evaluate
 from baselines.training.logbook import Logbook
 from baselines.training.loop import Schedule, Trainer
@@ -141,6 +142,7 @@ class Run:
         self._claim(options, data, placement)
         trainer.resume()
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
+        groups = content_and_style(pair_conditional(options.recipe, data), len(data.factors))
         is_resident = _is_resident(options.resident, stream, placement)
         if is_resident:
             stream = stream.on_device(placement.device)
@@ -148,9 +150,7 @@ class Run:
         _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, schedule.steps, placement.device)
         with Logbook(self.folder, trainer.step, writes=placement.is_first) as logbook:
             encoder = trainer.model.encoder
-            trainer.train(
-                loader, schedule, logbook, lambda: evaluate(encoder, held_out, data.factors, placement.device)
-            )
+            trainer.train(loader, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
 
     def _trainer(self, options: RunOptions, placement: Placement, dim: int) -> Trainer:
         several = placement.world_size > 1

@@ -3,12 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from baselines.recipes import RECIPES
+from baselines.recipes import CONTENT_FACTORS, RECIPES
+from baselines.training.anisotropy import content_and_style, true_precision
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.logbook import read_metrics
 from baselines.training.objective import build_encoder
 from baselines.training.placement import Placement
-from baselines.training.report import content_and_style, true_precision, write_report
+from baselines.training.report import write_report
 from baselines.training.run import Run, RunOptions
 from ident3d import FACTORS, AnisotropicNormal, Laplace, Normal, ThreeDIdent
 from ident3d.errors import Ident3DError
@@ -54,6 +55,9 @@ def test_the_folder_says_what_the_run_was(finished, pictures_root):
     scores = [line for line in read_metrics(finished.folder) if "r2" in line]
     assert [line["step"] for line in scores] == [4]
     assert {f"r2/{name}" for name in FACTORS.names} < set(scores[0])
+    for kind, names in (("content", CONTENT_FACTORS), ("style", set(FACTORS.names) - set(CONTENT_FACTORS))):
+        assert scores[0][f"r2/{kind}"] == pytest.approx(sum(scores[0][f"r2/{name}"] for name in names) / 5)
+        assert scores[0][f"mcc/{kind}"] == pytest.approx(sum(scores[0][f"mcc/{name}"] for name in names) / 5)
 
 
 def test_the_encoder_is_the_one_that_was_trained(finished):
