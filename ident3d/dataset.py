@@ -16,7 +16,7 @@ from ident3d.storage.layouts import open_split
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.split import StoredSplit
 
-__all__ = ["ThreeDIdent"]
+__all__ = ["ThreeDIdent", "check_transform"]
 
 
 class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
@@ -51,6 +51,7 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         FileNotFoundError: if ``root`` is not there.
         DatasetError: if it holds no dataset, or a damaged one.
         ValueError: if it has no such split.
+        TypeError: if ``root`` is no path, or ``transform`` no function.
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, ICML 2021, section 4.2.2.
@@ -63,6 +64,7 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         transform: Callable[[Image.Image], Any] | None = None,
         download: bool = False,
     ) -> None:
+        check_transform(transform)
         if download:
             from ident3d.download import download_published
 
@@ -143,3 +145,9 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         if not 0 <= row < len(self):
             raise IndexError(f"index {index} of a dataset of {len(self)} pictures")
         return row
+
+
+def check_transform(transform: Any) -> None:
+    """Raise TypeError unless ``transform`` is a function of a picture, or None."""
+    if transform is not None and not callable(transform):
+        raise TypeError(f"a transform is a function of a PIL image, or None, not {transform!r}")

@@ -1,7 +1,6 @@
 """Datasets on the Hugging Face hub, in the native layout."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -9,11 +8,12 @@ import torch
 from PIL import Image
 from torch.utils.data import IterableDataset
 
-from ident3d.dataset import ThreeDIdent
+from ident3d.dataset import ThreeDIdent, check_transform
 from ident3d.errors import DatasetError, MissingDependencyError
 from ident3d.storage.card import CARD_NAME
-from ident3d.storage.manifest import MANIFEST_NAME
-from ident3d.storage.native import DATA_FOLDER
+from ident3d.storage.layouts import SAMPLE, resolve_root
+from ident3d.storage.manifest import MANIFEST_NAME, Manifest
+from ident3d.storage.native import DATA_FOLDER, native_splits
 
 if TYPE_CHECKING:
     import datasets
@@ -65,8 +65,10 @@ def from_hub(
     Raises:
         MissingDependencyError: if Hugging Face `datasets` is not installed: ``pip install 'ident3d[hub]'``.
         DatasetError: if there is no such repository, it cannot be reached, or it holds no dataset of ident3d.
-        ValueError: if it has no such split.
+        ValueError: if it has no such split; the message says which it has.
+        TypeError: if repository is no name, or transform no function.
     """
+    check_transform(transform)
     if streaming:
         return StreamedSplit(_streamed(repository, split, revision), transform)
     return ThreeDIdent(_fetched(repository, split, revision), split=split, transform=transform)
@@ -107,43 +109,65 @@ class StreamedSplit(IterableDataset[tuple[Any, torch.Tensor]]):
         return StreamedSplit(self.rows.shuffle(seed=seed, buffer_size=buffer_size), self.transform)
 
 
+def _folder(repository: str | Path) -> Path | None:
+    """Return the folder that a repository's name stands for, or None where it is one of the hub."""
+    if not isinstance(repository, str | Path):
+        raise TypeError(f"a dataset of the hub has a name, such as 'lab/3dident', not {repository!r}")
+    path = Path(repository).expanduser()
+    return resolve_root(repository) if str(repository) == SAMPLE or path.is_dir() else None
+
+
 def _fetched(repository: str | Path, split: str, revision: str | None) -> Path:
     """Return a folder with the shards of a split, fetched where it is no folder already."""
-    if Path(repository).expanduser().is_dir():
-        return Path(repository).expanduser()
+    folder = _folder(repository)
+    if folder is not None:
+        return folder
     try:
         from huggingface_hub import snapshot_download
     except ModuleNotFoundError as error:
         raise MissingDependencyError("huggingface_hub", "read a dataset of the Hugging Face hub", "hub") from error
     wanted = [MANIFEST_NAME, CARD_NAME, f"{DATA_FOLDER}/{split}-*.parquet"]
     try:
-        folder = snapshot_download(str(repository), repo_type="dataset", revision=revision, allow_patterns=wanted)
+        folder = Path(snapshot_download(str(repository), repo_type="dataset", revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # what the hub's client raises is one of these
         raise _unreachable(repository, error) from error
-    if not list(Path(folder).glob(wanted[-1])):
-        raise ValueError(f"the dataset {repository} on the hub has no split {split!r} in the native layout")
-    return Path(folder)
+    if not list(folder.glob(wanted[-1])):
+        has_manifest = (folder / MANIFEST_NAME).exists()
+        there = list(Manifest.read(folder).splits) if has_manifest else native_splits(folder)
+        raise _without(f"{repository} on the hub", split, there)
+    return folder
 
 
 def _streamed(repository: str | Path, split: str, revision: str | None) -> "datasets.IterableDataset":
+    folder = _folder(repository)
     try:
         import datasets
     except ModuleNotFoundError as error:
         raise MissingDependencyError("datasets", "stream a dataset of the Hugging Face hub", "hub") from error
-    path = os.path.expanduser(repository)  # noqa: PTH111 - a repository's name is no path
+    if folder is not None and not native_splits(folder):
+        raise DatasetError(
+            f"{folder} holds no dataset in the native layout, {DATA_FOLDER}/*.parquet, which streaming takes: "
+            "ident3d convert makes it of any other"
+        )
     try:
-        rows = datasets.load_dataset(path, split=split, streaming=True, revision=revision)
-    except ValueError as error:
-        if "split" in str(error):
-            raise
+        splits = datasets.load_dataset(str(folder or repository), streaming=True, revision=revision)
+    except (OSError, ValueError) as error:
+        if folder is not None:
+            raise DatasetError(f"{folder} cannot be read by Hugging Face datasets: {error}") from error
         raise _unreachable(repository, error) from error
-    except OSError as error:
-        raise _unreachable(repository, error) from error
+    if split not in splits:
+        raise _without(str(folder or f"{repository} on the hub"), split, list(splits))
+    rows = splits[split]
     columns = rows.column_names or []
     missing = [name for name in ("image", "latents") if name not in columns]
     if missing:
         raise DatasetError(f"{repository} lacks the columns {', '.join(missing)}; it has {', '.join(columns)}")
     return rows
+
+
+def _without(where: str, split: str, there: Sequence[str]) -> ValueError:
+    found = f"it has {', '.join(there)}" if there else "it has none in the native layout"
+    return ValueError(f"{where} has no split {split!r}; {found}")
 
 
 def _unreachable(repository: str | Path, error: Exception) -> DatasetError:

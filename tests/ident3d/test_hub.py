@@ -1,5 +1,6 @@
 """Datasets of Hugging Face: native folders as they are, and a hub that cannot be reached."""
 
+import re
 import shutil
 import sys
 
@@ -127,13 +128,43 @@ def test_a_shuffled_stream_has_the_same_rows_in_an_order_of_its_seed(folder):
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_split_that_is_not_there(folder, streaming):
-    with pytest.raises(ValueError, match=r"val.*train.*test"):
-        from_hub(folder, "val", streaming=streaming)
+    for split in ("val", "train[:10]", None):
+        with pytest.raises(ValueError, match=rf"^{re.escape(f'{folder} has no split {split!r}; it has train, test')}$"):
+            from_hub(folder, split, streaming=streaming)
 
 
 def test_a_repository_without_the_split(repository):
-    with pytest.raises(ValueError, match="lab/tiny on the hub has no split 'val'"):
+    with pytest.raises(ValueError, match="lab/tiny on the hub has no split 'val'; it has train, test"):
         from_hub(repository, "val")
+
+
+def test_an_error_that_speaks_of_splits_is_not_one_of_a_split_that_is_not_there(monkeypatch, folder):
+    def load_dataset(*_, **__):
+        raise ValueError("cannot split this")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(DatasetError, match="folder cannot be read by Hugging Face datasets: cannot split this"):
+        from_hub(folder, streaming=True)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_folder_without_a_dataset(tmp_path, streaming):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DatasetError, match=r"empty holds no dataset.*data/\*\.parquet"):
+        from_hub(tmp_path / "empty", streaming=streaming)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_arguments_of_another_kind(folder, streaming):
+    with pytest.raises(TypeError, match=r"a dataset of the hub has a name, .*, not 5"):
+        from_hub(5, streaming=streaming)
+    with pytest.raises(TypeError, match="a transform is a function of a PIL image, or None, not 'x'"):
+        from_hub(folder, transform="x", streaming=streaming)
+
+
+def test_the_sample_goes_by_its_name():
+    assert len(from_hub("sample", "test")) == 256
+    assert next(iter(from_hub("sample", "test", streaming=True)))[1].shape == (10,)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
