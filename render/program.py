@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ident3d.machine.blender import RELEASES
 from render.errors import BlenderMissingError
-from render.libraries import RELEASES
 
 __all__ = ["Program"]
 

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
     sys.path[:] = [str(Path(__file__).resolve().parents[1]), *(p for p in sys.path if p != str(Path(__file__).parent))]
 
+from ident3d.machine.blender import why_no_bpy
 from render.errors import BlenderMissingError, RenderError
-from render.libraries import why_no_bpy
 from render.plain import from_plain, to_plain
 from render.scene import Scene
 from render.settings import Settings
