@@ -178,6 +178,13 @@ class Browser:
         strokes = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
 
+    def comes_true(self, expression, seconds=20):
+        """Whether an expression is true within so many seconds: a page answers to keys when it gets to it."""
+        deadline = time.monotonic() + seconds
+        while not (found := self.script(f"return Boolean({expression})")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
     def errors(self):
         """What the page, its content security policy included, complained about."""
         return [line["message"] for line in self.call("POST", "/se/log", {"type": "browser"})]

@@ -164,8 +164,8 @@ class TestInTheBrowser:
     def test_a_point_leads_to_its_entry(self, opened):
         opened.script("document.querySelector('svg a[data-entry=tiny-3]').focus()")
         opened.press("\ue007")
-        assert opened.script("return location.hash") == "#tiny-3"
-        assert opened.script("return document.querySelector('#tiny-3 details').open")
+        assert opened.comes_true("location.hash === '#tiny-3'")
+        assert opened.comes_true("document.querySelector('#tiny-3 details').open")
 
     def test_every_control_has_a_name(self, opened):
         nameless = opened.script(
