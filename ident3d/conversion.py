@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ident3d.errors import DatasetError
 from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord, DecodedSplit, decoded_splits
-from ident3d.storage.layouts import LAYOUTS, resolve_root
+from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
 from ident3d.storage.signature import source_signature
 from ident3d.storage.source import Source
 from ident3d.storage.writers import write_decoded, write_native, write_published
@@ -58,6 +58,8 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     """
     if to not in LAYOUTS:
         raise ValueError(f"expected one of the layouts {', '.join(_READ_FROM)}, not {to!r}")
+    if isinstance(rows_per_shard, bool) or not isinstance(rows_per_shard, int):
+        raise TypeError(f"the number of rows in a shard is an integer, not {rows_per_shard!r}")
     if rows_per_shard < 1:
         raise ValueError(f"a shard holds one row or more, not {rows_per_shard}")
     folder, target = resolve_root(root), Path(out).expanduser().absolute()
@@ -117,7 +119,7 @@ def _open(folder: Path, to: Target) -> Source:
             raise ValueError(f"{folder} is in the {to} layout already")
         if there:
             return Source.of([opened(folder, split) for split in there])
-    raise DatasetError(f"{folder} holds no dataset to convert")
+    raise no_dataset(folder)
 
 
 def _place(folder: Path, target: Path, to: Target) -> Path:
@@ -128,10 +130,11 @@ def _place(folder: Path, target: Path, to: Target) -> Path:
         raise ValueError(f"OUT is the dataset itself, {folder}: give another folder ({beside})")
     if out != source and out.is_relative_to(source):
         raise ValueError(f"OUT {target} lies inside of the dataset {folder}: give another folder ({beside})")
+    there = next(part for part in (target, *target.parents) if part.exists())
+    if not there.is_dir():
+        raise ValueError(f"OUT {target} is no folder: {there} is a file; give a folder that is new or empty")
     place = target / CACHE_FOLDER if to == "decoded" else target
     if out != source and target.exists():
-        if not target.is_dir():
-            raise ValueError(f"OUT {target} is a file; give a folder that is new or empty")
         ours = [place, *(_hidden(place, state) for state in ("lock", "converting", "old"))]
         others = sorted(path.name for path in target.iterdir() if path not in ours)
         if others:

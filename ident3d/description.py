@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.latents import to_physical
-from ident3d.storage.layouts import LAYOUTS, open_split, resolve_root, splits_of
+from ident3d.storage.layouts import LAYOUTS, no_dataset, open_split, resolve_root, splits_of
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.source import manifest_of
 from ident3d.storage.split import StoredSplit
@@ -118,7 +117,7 @@ def describe(root: str | Path) -> Description:
     folder = resolve_root(root)
     names = splits_of(folder)
     if not names:
-        raise DatasetError(f"{folder} holds no dataset")
+        raise no_dataset(folder)
     splits = [open_split(folder, name) for name in names]
     return Description(
         root=folder,

@@ -65,6 +65,8 @@ def download_published(
         ValueError: if a split is not one of the published ones, or the source is no address.
         DatasetError: if an archive cannot be fetched, has another checksum, is damaged, or would write outside of
             ``root``; also if a split is there and damaged.
+        TypeError: if ``splits`` is a text and no list.
+        NotADirectoryError: if ``root`` is a file.
         OSError: if the disk is too small or cannot be written to.
 
     Reference:
@@ -72,13 +74,19 @@ def download_published(
     """
     from filelock import FileLock
 
+    if isinstance(splits, str):
+        raise TypeError(f"splits are a list of names, such as [{splits!r}], not the text {splits!r}")
     known = ARCHIVES if archives is None else archives
     unknown = [split for split in splits if split not in known]
     if unknown:
         raise ValueError(f"the published dataset has the splits {', '.join(known)}, not {', '.join(unknown)}")
     if not source.startswith(("http://", "https://")):
         raise ValueError(f"the source is an address that begins with http:// or https://, not {source!r}")
+    if str(root) == "":
+        raise ValueError("the folder to fetch the dataset into has no name; give '.' for this one")
     folder = Path(root).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file; give a folder to fetch the dataset into")
     if str(root) == SAMPLE or not _missing(folder, splits):
         return
     folder.mkdir(parents=True, exist_ok=True)

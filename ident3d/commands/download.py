@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import tyro
@@ -25,7 +24,7 @@ class Download:
         ident3d download data/3dident --splits test
     """
 
-    root: tyro.conf.Positional[Path]
+    root: tyro.conf.Positional[str]
     """The folder that the splits go into; it is made if it is not there."""
     splits: tuple[Literal["train", "test"], ...] = ("train", "test")
     """The splits to fetch."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ident3d.pairs.realised import RealisedConditional
 
 __all__ = ["Info"]
+
+_ABOUT_IT = ("split", "scale", "draws", "seed", "plot")  # what is done with the conditional
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,18 @@ class Info:
 
     def run(self) -> int:
         """Describe; return the exit status."""
-        if self.plot is not None and self.conditional is None:
-            raise ValueError("--plot shows what becomes of a conditional: give one with --conditional")
-        if self.plot is not None and not self.plot.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {self.plot.parent} to put the plot into")
+        if self.conditional is None:
+            idle = [
+                f"--{option.name}"
+                for option in fields(self)
+                if option.name in _ABOUT_IT and not self._is_default(option)
+            ]
+            if idle:
+                raise ValueError(f"{', '.join(idle)} would change nothing: give a conditional with --conditional")
+        if self.plot is not None:
+            from ident3d.pairs.realised import check_plot
+
+            check_plot(self.plot)
         description = describe(self.root)
         realised = None if self.conditional is None else self._realised(self.conditional)
         if self.json:
@@ -66,6 +76,9 @@ class Info:
         if realised is not None and self.plot is not None:
             realised.plot(self.plot)
         return EXIT_OK
+
+    def _is_default(self, option: Field[Any]) -> bool:
+        return bool(getattr(self, option.name) == option.default)
 
     def _realised(self, text: str) -> RealisedConditional:
         # These bring torch and FAISS, which a plain description should not wait for.

@@ -23,7 +23,7 @@ from ident3d.pairs.numbers import as_numbers, check_count
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space
 
-__all__ = ["RealisedConditional", "realised_conditional"]
+__all__ = ["RealisedConditional", "check_plot", "realised_conditional"]
 
 _WIDENING = 1.5
 _QUERIES_AT_ONCE = 2048
@@ -108,11 +108,11 @@ class RealisedConditional:
 
         Raises:
             MissingDependencyError: if matplotlib is not installed.
+            FileNotFoundError, ValueError: if there is no such folder, or the file is none that can be drawn to.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise MissingDependencyError("matplotlib", "plot the realised conditional", "plot") from error
+        check_plot(path)
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(8, 4), layout="constrained")
         axes = figure.add_subplot()
         places = np.arange(len(self.names))
@@ -123,6 +123,25 @@ class RealisedConditional:
         axes.set_title(f"{self.conditional}, {self.pictures:,} pictures", loc="left")
         figure.legend(loc="outside upper right", ncols=2)
         figure.savefig(path, dpi=150)
+
+
+def check_plot(path: str | Path) -> None:
+    """Say what keeps a plot from being drawn to a file, before anything is computed for it.
+
+    Raises:
+        MissingDependencyError: if matplotlib is not installed.
+        FileNotFoundError: if there is no folder for it.
+        ValueError: if it is a folder, or of no kind of image that can be drawn to.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError("matplotlib", "plot the realised conditional", "plot") from error
+    file, kinds = Path(path), Figure().canvas.get_supported_filetypes()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {file.parent} to put the plot into")
+    if file.is_dir() or file.suffix[1:].lower() not in kinds:
+        raise ValueError(f"a plot is an image file, such as realised.png, not {file}; the kinds are {', '.join(kinds)}")
 
 
 def realised_conditional(

@@ -1,6 +1,7 @@
 """Which layout a folder has: detected, not asked for."""
 
 from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 
 from ident3d.errors import DatasetError
@@ -9,7 +10,7 @@ from ident3d.storage.native import NativeSplit, native_splits
 from ident3d.storage.published import PublishedSplit, published_splits
 from ident3d.storage.split import StoredSplit
 
-__all__ = ["LAYOUTS", "SAMPLE", "open_split", "resolve_root", "splits_of"]
+__all__ = ["LAYOUTS", "SAMPLE", "no_dataset", "open_split", "resolve_root", "splits_of"]
 
 SAMPLE = "sample"
 """The root that stands for the small dataset inside the package."""
@@ -28,11 +29,19 @@ def resolve_root(root: str | Path) -> Path:
     Absolute, so that the folder is still found when the process, or a worker of it, changes its working directory.
 
     Raises:
-        FileNotFoundError: if there is no such folder; the message says how to get data.
+        FileNotFoundError: if there is no such folder, or it is a file; the message says how to get data.
+        TypeError: if it is no path.
+        ValueError: if it is empty.
     """
+    if not isinstance(root, str | PathLike):
+        raise TypeError(f"the root of a dataset is the path of a folder, or '{SAMPLE}', not {root!r}")
+    if root == "":
+        raise ValueError(f"the root of a dataset is empty; give '.' for this folder, or '{SAMPLE}'")
     if str(root) == SAMPLE:
         return Path(__file__).parent.parent / "data" / SAMPLE
     path = Path(root).expanduser()
+    if path.exists() and not path.is_dir():
+        raise FileNotFoundError(f"{path} is a file, and a dataset is a folder; give the folder that it is in")
     if not path.is_dir():
         raise FileNotFoundError(
             f"there is no folder {path}. Render one (python -m render {path}), download the published one "
@@ -64,8 +73,13 @@ def open_split(root: str | Path, split: str) -> StoredSplit:
             return layout(folder, split)
     there = splits_of(folder)
     if not there:
-        raise DatasetError(
-            f"{folder} holds no dataset: expected data/*.parquet, or raw_latents.npy and images/ in a folder for each "
-            "split (train/, test/)"
-        )
+        raise no_dataset(folder)
     raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(there)}")
+
+
+def no_dataset(folder: Path) -> DatasetError:
+    """Return the error of a folder that is there and holds no dataset."""
+    return DatasetError(
+        f"{folder} holds no dataset: expected data/*.parquet, or raw_latents.npy and images/ in a folder for each "
+        "split (train/, test/)"
+    )

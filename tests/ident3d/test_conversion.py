@@ -321,7 +321,7 @@ def test_arguments_that_cannot_be_right(native, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         convert(tmp_path / "nowhere", tmp_path / "out", "native")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DatasetError, match="holds no dataset to convert"):
+    with pytest.raises(DatasetError, match=r"holds no dataset: expected data/\*\.parquet"):
         convert(tmp_path / "empty", tmp_path / "out", "native")
     with pytest.raises(ValueError, match="expected one of the layouts native, published, decoded, not 'zip'"):
         convert(native.root, tmp_path / "out", "zip")

@@ -36,8 +36,15 @@ def test_a_root_that_is_not_there(tmp_path):
 
 def test_a_root_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="file is a file, and a dataset is a folder"):
         open_split(tmp_path / "file", "train")
+
+
+def test_a_root_that_is_no_path():
+    with pytest.raises(TypeError, match="the root of a dataset is the path of a folder, or 'sample', not 5"):
+        open_split(5, "train")
+    with pytest.raises(ValueError, match="the root of a dataset is empty"):
+        open_split("", "train")
 
 
 def test_a_folder_without_a_dataset(tmp_path):
