@@ -13,6 +13,7 @@ DESCRIPTION = "3DIdent, the benchmark of contrastive learning and identifiabilit
 def commands() -> commandline.Commands:
     """Load the commands."""
     from ident3d.commands.convert import Convert
+    from ident3d.commands.doctor import Doctor
     from ident3d.commands.download import Download
     from ident3d.commands.info import Info
     from ident3d.commands.score import Score
@@ -26,12 +27,20 @@ def commands() -> commandline.Commands:
         "download": Download,
         "score": Score,
         "validate": Validate,
+        "doctor": Doctor,
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; that of the process where ``arguments`` is None. Returns the exit status."""
-    return commandline.main("ident3d", DESCRIPTION, commands, arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["doctor"]:
+        # Alone: the doctor has to come where a library is broken that the other commands load.
+        from ident3d.commands import doctor
+
+        words = given[1:] or doctor.DEFAULTS  # no words at all would ask for a list of commands
+        return commandline.main("ident3d doctor", doctor.DESCRIPTION, {"": doctor.Doctor}, words)
+    return commandline.main("ident3d", DESCRIPTION, commands, given)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ PROGRAMS = {
 ROOMS = {room: importlib.import_module(f"{room}.__main__") for room in PROGRAMS}
 COMMANDS = [(room, name) for room, module in ROOMS.items() for name in module.commands()]
 READ_BY_PROGRAMS = {
-    "ident3d": {"info", "verify", "score", "validate"},
+    "ident3d": {"info", "verify", "score", "validate", "doctor"},
     "render": {"", "check", "verify"},
     "baselines": {"train", "embed", "export", "information", "reproduce"},
     "leaderboard": {"add", "report", "build", "check", "verify"},

@@ -14,7 +14,7 @@ from ident3d.__main__ import main
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError
 
-COMMANDS = ["info", "verify", "convert", "download", "score", "validate"]
+COMMANDS = ["info", "verify", "convert", "download", "score", "validate", "doctor"]
 
 
 def test_help_names_every_command(capsys):

@@ -1,0 +1,47 @@
+"""``ident3d doctor``: what this machine has, what works on it, and what to install for the rest."""
+
+import sys
+from dataclasses import dataclass
+
+from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
+from ident3d.machine.diagnosis import diagnose
+from ident3d.machine.libraries import PATIENCE_S
+
+__all__ = ["DEFAULTS", "DESCRIPTION", "Doctor"]
+
+DEFAULTS = ("--patience", f"{PATIENCE_S:g}")
+"""What the command is called with where it is called with nothing."""
+
+DESCRIPTION = """Say what this machine has, what works on it, and what to install for the rest: what a bug report needs.
+
+Every library is loaded in another process, so that one that crashes or hangs is reported, too. Ends with exit status 1
+if something does not work that needs no extra: to read datasets, draw pairs, score, or download."""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Say what this machine has, what works on it, and what to install for the rest: what a bug report needs.
+
+    Every library is loaded in another process, so that one that crashes or hangs is reported, too. Ends with exit
+    status 1 if something does not work that needs no extra: to read datasets, draw pairs, score, or download.
+
+    Examples:
+        ident3d doctor
+        ident3d doctor --json
+    """
+
+    patience: float = PATIENCE_S
+    """Seconds that loading the libraries may take; what is not there by then counts as broken."""
+    json: bool = False
+    """Print what is found as JSON."""
+
+    def run(self) -> int:
+        """Look at the machine; return the exit status."""
+        if not self.patience > 0:
+            raise ValueError(f"--patience is a positive number of seconds, not {self.patience}")
+        diagnosis = diagnose(patience_s=self.patience)
+        if self.json:
+            write_json(diagnosis.to_json())
+        else:
+            sys.stdout.write(diagnosis.table() + "\n")
+        return EXIT_OK if diagnosis.core_works else EXIT_FAILED
