@@ -38,6 +38,7 @@ def curves(metrics: list[dict[str, Any]], *, in_nats: bool = True) -> Figure:
         r2.legend()
     for axes in (loss, r2):
         axes.set_xlabel("step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
@@ -59,6 +60,8 @@ def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32
         axes.scatter(latents[:_MOST_POINTS, k], embeddings[:_MOST_POINTS, best], s=2, rasterized=True)
         axes.set_title(f"{name}\ndimension {best}, |r| {strengths[k, best]:.2f}", fontsize=7)
         axes.tick_params(labelsize=6)
+    figure.supxlabel("latent", fontsize=8)
+    figure.supylabel("embedding", fontsize=8)
     return figure
 
 

@@ -20,6 +20,7 @@ from baselines.training.anisotropy import content_and_style
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.data import build_stream, pair_conditional, split_validation
 from baselines.training.evaluation import check_can_evaluate, evaluate
+from baselines.training.joint_batch_norm import join_batch_norm
 from baselines.training.logbook import Logbook
 from baselines.training.loop import Schedule, Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss
@@ -155,8 +156,8 @@ class Run:
     def _trainer(self, options: RunOptions, placement: Placement, dim: int) -> Trainer:
         several = placement.world_size > 1
         encoder: torch.nn.Module = build_encoder(options.recipe, dim, options.seed)
-        if several and placement.device.type == "cuda":
-            encoder = torch.nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
+        if several:
+            encoder = join_batch_norm(encoder, placement.device)
         model = TrainedModel(encoder, build_loss(options.recipe, dim, across_processes=several))
         model.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # a module's to takes it
         optimiser = build_optimiser(model, options.recipe)
