@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ident3d.commandline import EXIT_FAILED, EXIT_OK
+from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.latents import sample_latents
 from ident3d.machine.blender import RELEASES, missing_packages
 from ident3d.storage.picture import decode
@@ -19,6 +20,9 @@ from render.world import World
 
 __all__ = ["Check"]
 
+_Finding = tuple[str, Any, str]
+"""What was found: its key in JSON, its value there, and the line that says it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
@@ -26,42 +30,56 @@ class Check:
 
     Ends with exit status 1 if nothing can be rendered.
 
-    Example: python -m render check --device cuda
+    Examples:
+        python -m render check
+        python -m render check --device cuda --json
     """
 
     quality: QualityName = "standard"
     """Quality of the picture."""
     resolution: int = 224
     """Width and height of the picture in pixels."""
+    json: bool = False
+    """Print what is found as JSON."""
 
     hardware: Hardware = field(default_factory=Hardware)
 
     def run(self) -> int:
         """Print what is found, line by line; return the exit status."""
-        for line in self._surroundings():
-            sys.stdout.write(f"{line}\n")
-        try:
-            for line in self._attempts():
+        found: dict[str, Any] = {"error": None}
+        for key, value, line in self._findings():
+            found[key] = value
+            if not self.json:
                 sys.stdout.write(f"{line}\n")
+        if self.json:
+            write_json(found)
+        return EXIT_OK if found["error"] is None else EXIT_FAILED
+
+    def _findings(self) -> Iterator[_Finding]:
+        yield from self._surroundings()
+        try:
+            yield from self._attempts()
+            gpus = list(self._gpus())
+            yield "devices", ["cpu", *gpus], f"devices: {', '.join(['cpu', *gpus])}"
         except RenderError as error:
-            sys.stdout.write(f"nothing can be rendered: {error}\n")
-            return EXIT_FAILED
-        return EXIT_OK
+            yield "error", str(error), f"nothing can be rendered: {error}"
 
-    def _surroundings(self) -> Iterator[str]:
+    def _surroundings(self) -> Iterator[_Finding]:
         releases = ", ".join(f"Python {major}.{minor} runs bpy {bpy}" for (major, minor), bpy in RELEASES.items())
-        yield f"Python {platform.python_version()} on {platform.system()} {platform.machine()}; {releases}"
-        packages = missing_packages()
+        python, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
+        yield "python", python, f"Python {python} on {system}; {releases}"
+        packages = list(missing_packages())
         missing = f"missing: apt-get install {' '.join(packages)}" if packages else "all there"
-        yield f"system libraries that Blender loads: {missing}"
+        yield "missing_packages", packages, f"system libraries that Blender loads: {missing}"
 
-    def _attempts(self) -> Iterator[str]:
+    def _attempts(self) -> Iterator[_Finding]:
         """Start workers, one on each device that there may be; render a picture with the one that was asked for."""
         settings = quality(self.quality)
         start = time.perf_counter()
         with replace(self.hardware, workers=1).pool(settings, self.resolution) as pool:
             about, started = pool.about, time.perf_counter()
-            yield f"Blender {about.blender} in Python {about.python}, a worker started in {started - start:.1f} s"
+            started_in = f"a worker started in {started - start:.1f} s"
+            yield "blender", about.blender, f"Blender {about.blender} in Python {about.python}, {started_in}"
             world = World()
             scene = world.scene(sample_latents(1)[0])
             for what in ("first", "second"):  # the first one also builds the scene, and kernels on a GPU
@@ -70,8 +88,8 @@ class Check:
                 seconds = time.perf_counter() - start
                 height, width, _ = decode(png, "the picture").shape
                 device = f"{about.device} ({about.device_name})"
-                yield f"{what} picture, {width}x{height}, {self.quality}: {seconds:.2f} s on {device}"
-        yield f"devices: {', '.join(['cpu', *self._gpus()])}"
+                said = f"{what} picture, {width}x{height}, {self.quality}: {seconds:.2f} s on {device}"
+                yield f"{what}_picture_seconds", seconds, said
 
     def _gpus(self) -> Iterator[str]:
         for device in GPUS:
