@@ -50,7 +50,7 @@ class MeasureInformation:
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     json: bool = False
-    """Print the numbers as JSON."""
+    """Print what is found as JSON."""
 
     def run(self) -> int:
         """Print what the encoder of the last checkpoint keeps."""
