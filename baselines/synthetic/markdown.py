@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from baselines.synthetic.anisotropy import AnisotropicRow
+from baselines.synthetic.budgets import PAPER
 from baselines.synthetic.concentration import CONDITIONAL_CONCENTRATION, ConcentrationPoint
 from baselines.synthetic.evaluation import Snapshot
 from baselines.synthetic.outcomes import Outcome
@@ -31,7 +32,9 @@ def table_markdown(rows: Sequence[Row], outcomes: Mapping[int, Outcome]) -> str:
             (outcome.supervised, row.supervised),
             (outcome.final, row.unsupervised),
         ]
-        scores = [f"{percent(snapshot, metric)} ({reported})" for snapshot, reported in kinds]
+        scores = [
+            percent(snapshot, metric) + ("" if reported is None else f" ({reported})") for snapshot, reported in kinds
+        ]
         body.append([str(row.number), row.process_label, row.model_label, "✓" if row.matches else "✗", *scores])
     return _table(head, body)
 
@@ -95,7 +98,8 @@ def footer(outcomes: Mapping[int, Outcome], budget: Mapping[str, object]) -> str
     steps = sorted({outcome.final.step for outcome in held})
     how = (
         f"Mean ± standard deviation over {_span(runs)} seeds. Budget {budget['name']}: {budget['dim']} latents, "
-        f"batches of {budget['batch']}, {_span(steps)} steps. Training took {seconds:.0f} s for all rows together"
+        f"batches of {budget['batch']}, {_span(steps)} steps{_of_all(budget)}. "
+        f"Training took {seconds:.0f} s for all rows together"
         + (f", at load averages of {min(loads):g} to {max(loads):g}." if loads else ".")
     )
     lines = [
@@ -104,6 +108,11 @@ def footer(outcomes: Mapping[int, Outcome], budget: Mapping[str, object]) -> str
         *(f"Command: `{command}`" for command in commands),
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def _of_all(budget: Mapping[str, object]) -> str:
+    """Return of how many steps a training is the beginning, where it is the beginning of the paper's."""
+    return f" of the paper's {PAPER.steps:,}" if str(budget["name"]).startswith(f"{PAPER.name}-") else ""
 
 
 def percent(snapshot: Snapshot | None, metric: str) -> str:

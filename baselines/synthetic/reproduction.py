@@ -30,7 +30,7 @@ class Reproduction:
     """One study with one budget.
 
     Attributes:
-        study: which.
+        study: one of the papers' by its name, or one of one's own.
         budget: how its experiments are sized and trained.
         seeds: one a run; the runs of an item train side by side.
         device: where.
@@ -39,7 +39,7 @@ class Reproduction:
         supervised: whether the tables' supervised models are trained too.
     """
 
-    study: StudyName
+    study: StudyName | Study
     budget: Budget
     seeds: tuple[int, ...]
     device: torch.device
@@ -57,20 +57,20 @@ class Reproduction:
             ValueError: if the study has no item of that number.
             Ident3DError: if a run diverges, or the results or checkpoints on disk are of another budget.
         """
-        study = study_named(self.study, self.budget.dim)
+        study = study_named(self.study, self.budget.dim) if isinstance(self.study, str) else self.study
         known = {item.number: item for item in study.items}
         unknown = [number for number in numbers if number not in known]
         if unknown:
-            raise ValueError(f"{self.study} has rows 1 to {len(known)}, not {', '.join(map(str, unknown))}")
-        path = self.results / f"{self.study}.json"
-        outcomes = read_outcomes(path, self.study, asdict(self.budget))
+            raise ValueError(f"{study.name} has rows 1 to {len(known)}, not {', '.join(map(str, unknown))}")
+        path = self.results / f"{study.name}.json"
+        outcomes = read_outcomes(path, study.name, asdict(self.budget))
         for number in numbers or known:
             item = known[number]
             held = outcomes.get(number)
             if held is not None and held.seeds == self.seeds and held.experiment == item.experiment.description:
                 continue
             outcomes[number] = self._train_item(study, item)
-            write_outcomes(path, self.study, asdict(self.budget), outcomes)
+            write_outcomes(path, study.name, asdict(self.budget), outcomes)
             self._publish(study, outcomes)
         return self._publish(study, outcomes)
 
@@ -79,11 +79,11 @@ class Reproduction:
         text = f"# {study.title}\n\n{study.markdown(outcomes)}\n{footer(outcomes, asdict(self.budget))}"
         plots = study.draw(outcomes, self.results)
         text += "".join(f"\n![{plot.stem.replace('_', ' ')}]({plot.name})\n" for plot in plots)
-        write_text(self.results / f"{self.study}.md", text)
+        write_text(self.results / f"{study.name}.md", text)
         return text
 
     def _train_item(self, study: Study, item: Item) -> Outcome:
-        label = f"{self.study} {item.number}/{len(study.items)}"
+        label = f"{study.name} {item.number}/{len(study.items)}"
         _LOG.info("%s: %s -> %s", label, item.process_label, item.model_label)
         supervised = study.supervised(item) if self.supervised else None
         ceiling = None if supervised is None else self._train(supervised, f"{label} supervised")[-1]

@@ -41,16 +41,18 @@ class Row:
         identity: what the paper reports for the observations themselves.
         supervised: what it reports for the supervised model.
         unsupervised: what it reports for the contrastive model.
+
+    The reported values are None in a row that is not the paper's.
     """
 
     number: int
     experiment: Experiment
     metric: TableMetric
-    matches: bool
-    succeeds: bool
-    identity: Reported
-    supervised: Reported
-    unsupervised: Reported
+    matches: bool = False
+    succeeds: bool = True
+    identity: Reported | None = None
+    supervised: Reported | None = None
+    unsupervised: Reported | None = None
 
     @property
     def process_label(self) -> str:
@@ -71,7 +73,8 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data; reported values are in percent, as in the paper."""
-        reported = {name: getattr(self, name) for name in ("identity", "supervised", "unsupervised")}
+        named = {name: getattr(self, name) for name in ("identity", "supervised", "unsupervised")}
+        reported = {name: value for name, value in named.items() if value is not None}
         return {
             "process": self.process_label,
             "model": self.model_label,

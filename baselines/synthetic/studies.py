@@ -45,8 +45,13 @@ class Study(Protocol):
     """A set of items and what their outcomes look like.
 
     Attributes:
+        name: what its files are called.
         title: what stands above its results.
     """
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
 
     @property
     def title(self) -> str:
@@ -68,8 +73,15 @@ class Study(Protocol):
 
 @dataclass(frozen=True)
 class TableStudy:
-    """Table 1 or 2."""
+    """Table 1 or 2, or rows of one's own.
 
+    Attributes:
+        name: what its files are called.
+        title: what stands above its results.
+        items: its rows, of one metric, numbered from 1.
+    """
+
+    name: str
     title: str
     items: Sequence[Row]
 
@@ -83,15 +95,16 @@ class TableStudy:
 
     def draw(self, outcomes: Mapping[int, Outcome], folder: Path) -> list[Path]:
         """Plot the convergence of every row."""
-        name = f"table{1 if self.items[0].metric == 'r2' else 2}_convergence.svg"
-        save_figure(convergence_figure(outcomes, self.items[0].metric), folder / name)
-        return [folder / name]
+        path = folder / f"{self.name}_convergence.svg"
+        save_figure(convergence_figure(outcomes, self.items[0].metric), path)
+        return [path]
 
 
 @dataclass(frozen=True)
 class ConcentrationStudy:
     """Figure 2."""
 
+    name: str
     title: str
     items: Sequence[ConcentrationPoint]
 
@@ -113,6 +126,7 @@ class ConcentrationStudy:
 class PrecisionStudy:
     """AnInfoNCE against InfoNCE."""
 
+    name: str
     title: str
     items: Sequence[AnisotropicRow]
 
@@ -134,9 +148,9 @@ class PrecisionStudy:
 def study_named(name: StudyName, dim: int) -> Study:
     """Return a study with ``dim`` latents."""
     if name == "table1":
-        return TableStudy("Table 1: identifiability up to affine transformations", table1(dim))
+        return TableStudy(name, "Table 1: identifiability up to affine transformations", table1(dim))
     if name == "table2":
-        return TableStudy("Table 2: identifiability up to generalised permutations", table2(dim))
+        return TableStudy(name, "Table 2: identifiability up to generalised permutations", table2(dim))
     if name == "figure2":
-        return ConcentrationStudy("Figure 2: marginals that are not uniform", figure2_points(dim))
-    return PrecisionStudy("AnInfoNCE: positives that change by different amounts", aninfonce_rows(dim))
+        return ConcentrationStudy(name, "Figure 2: marginals that are not uniform", figure2_points(dim))
+    return PrecisionStudy(name, "AnInfoNCE: positives that change by different amounts", aninfonce_rows(dim))
