@@ -94,7 +94,10 @@ class Runs:
         """Take up a state; before the first step only."""
         self.encoder.load_state_dict(state["encoder"])
         self.losses.load_state_dict(state["losses"])
-        self._optimiser.load_state_dict(state["optimiser"])
+        # What depends on the device stays this optimiser's own: a training may go on where it did not begin.
+        own = [{key: group[key] for key in ("lr", "capturable")} for group in self._optimiser.param_groups]
+        groups = [{**held, **kept} for held, kept in zip(state["optimiser"]["param_groups"], own, strict=True)]
+        self._optimiser.load_state_dict({**state["optimiser"], "param_groups": groups})
 
     def _build_optimiser(self, budget: Budget) -> tuple[list[float], torch.optim.Adam]:
         own = [*self.losses.parameters(), *self.encoder.outputs.parameters()]

@@ -1,7 +1,10 @@
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from baselines.losses import InfoNCE
 from baselines.synthetic.anisotropy import aninfonce_rows
@@ -156,6 +159,118 @@ def test_progress_does_not_count_the_time_between_sessions():
     progress.load({"step": 5, "seconds": 4.0, "history": [], "looked": 0})
     assert progress.share == pytest.approx(0.4, abs=0.05)
     assert progress.step == 5
+
+
+def test_a_limit_is_a_beginning_of_the_papers_budget():
+    budget = PAPER.limited(3600)
+    assert (budget.name, budget.seconds, budget.steps) == ("paper-3600s", 3600, None)
+    assert replace(budget, name="paper", steps=PAPER.steps, seconds=None, evaluations=100) == PAPER
+    with pytest.raises(ValueError, match="already ends after 90 seconds"):
+        parse_budget("90").limited(10)
+    with pytest.raises(ValueError, match="positive"):
+        PAPER.limited(0)
+
+
+def test_a_training_goes_on_where_it_did_not_begin():
+    """A CUDA optimiser's state holds learning rates as tensors, and says that it may be captured."""
+    experiment, pairs = sphere_row(), PairPools(sphere_row(), (0, 1), 32, 1, CPU)
+    straight, moved = Runs(experiment, (0, 1), TINY, CPU), Runs(experiment, (0, 1), TINY, CPU)
+    straight.step(pairs.batch_of(0), 1.0)
+    state = deepcopy(straight.state())
+    for group in state["optimiser"]["param_groups"]:
+        group.update(lr=torch.tensor(group["lr"]), capturable=True)
+    moved.load(state)
+    for runs in (straight, moved):
+        runs.step(pairs.batch_of(1), 0.5)
+    assert moved.last_losses() == straight.last_losses()
+    for ours, theirs in zip(moved.encoder.parameters(), straight.encoder.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+OBJECTIVES = {
+    "InfoNCE": sphere_row(),
+    "supervised": table1(2)[0].supervised_experiment,
+    "p = 1 in the box": table2(2)[0].experiment,
+    "p = 2": table1(2)[4].experiment,
+    "p = 3": table2(2)[6].experiment,
+    "AnInfoNCE": aninfonce_rows(2)[0].experiment,
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_step_never_asks_the_device_for_a_number(name):
+    """What would make a CUDA graph's capture fail, or a step wait: reading a number, or bringing one over."""
+    asked: list[str] = []
+    waits = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::masked_select", "aten::lift_fresh"}
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.name().split(".")[0] in waits:
+                asked.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    experiment = OBJECTIVES[name]
+    runs, pairs = Runs(experiment, (0, 1), TINY, CPU), PairPools(experiment, (0, 1), 32, 1, CPU)
+    first, second = pairs.batch_of(0), pairs.batch_of(1)
+    runs.step(first, 1.0)
+    with Watch():
+        runs.step(second, 1.0)
+        assert asked == []
+        bool(torch.ones(1))
+    assert asked  # the watch can see one
+
+
+class Recorder:
+    """Stands for CUDA's streams and graphs, and keeps what the runs do with them."""
+
+    def __init__(self):
+        self.events = []
+
+    def Stream(self):  # noqa: N802 - torch's name
+        return self
+
+    current_stream = Stream
+
+    def wait_stream(self, other):
+        self.events.append("wait")
+
+    @contextmanager
+    def stream(self, side):
+        yield
+
+    def CUDAGraph(self):  # noqa: N802 - torch's name
+        return self
+
+    @contextmanager
+    def graph(self, graph):
+        self.events.append("capture")
+        yield
+        self.events.append("captured")
+
+    def replay(self):
+        self.events.append("replay")
+
+
+def test_a_cuda_device_warms_up_captures_once_and_replays_the_given_latents(monkeypatch):
+    recorder, held = Recorder(), []
+    for name in ("Stream", "current_stream", "stream", "CUDAGraph", "graph"):
+        monkeypatch.setattr(torch.cuda, name, getattr(recorder, name))
+    runs = Runs(sphere_row(), (0,), TINY, CPU)
+    runs.device = torch.device("cuda")
+
+    def train_on(latents):
+        held.append(latents)
+        recorder.events.append("train")
+
+    runs._train_on = runs._step = train_on
+    batches = [torch.full((1, 2, 4, 2), float(step)) for step in range(6)]
+    for batch in batches:
+        runs.step(batch, 1.0)
+    eager = ["wait", "train", "wait"]
+    assert recorder.events == [*eager * 3, "capture", "train", "captured", "replay", "replay", "replay"]
+    # A graph reads its input where it lay at the capture: the last batch was brought there.
+    assert torch.equal(held[3], batches[5])
+    assert all(torch.equal(seen, batch) for seen, batch in zip(held[:3], batches[:3], strict=True))
 
 
 @pytest.mark.slow
