@@ -12,15 +12,15 @@ from baselines.losses.costs import Cost
 __all__ = ["log_partition"]
 
 _NUMBERS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}  # what a CPU's cache holds; what keeps a GPU busy
-_NUMBERS_KEPT = 2**22  # shares that are kept for the backward pass: 16 MiB in float32
+_NUMBERS_KEPT = {"cpu": 2**22, "cuda": 2**26}  # shares that are kept for the backward pass: 16 and 256 MiB in float32
 
 
 def log_partition(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
     """Return log sum_j exp(-cost(anchor_i, candidate_j)), the anchor's own candidates left out.
 
     The matrix of costs is walked in blocks of anchors, so no (B, M, d) tensor is ever kept. Shares of the partition are
-    kept for the backward pass up to 2,048 x 2,048 of them, and computed again where there are more. First derivatives
-    only.
+    kept for the backward pass up to 2,048 x 2,048 of them on a CPU and 8,192 x 8,192 on a GPU, and computed again where
+    there are more. First derivatives only.
 
     A candidate's share of less than the square root of the smallest normal number, 1e-19 in float32 and 1e-154 in
     float64, counts as that much. No sum has digits for either, and exponentials that underflow take ten times as long
@@ -44,7 +44,7 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, anchors: Tensor, candidates: Tensor, own: Tensor | None, cost: Cost) -> Tensor:
         rows = _rows_per_block(cost, anchors, candidates)
         value = anchors.new_empty(len(anchors))
-        keeps = any(ctx.needs_input_grad) and len(anchors) * len(candidates) <= _NUMBERS_KEPT
+        keeps = any(ctx.needs_input_grad) and len(anchors) * len(candidates) <= _of(_NUMBERS_KEPT, anchors)
         kept: list[Tensor] = []
         for start in range(0, len(anchors), rows):
             block = slice(start, start + rows)
@@ -81,8 +81,12 @@ class _LogPartition(torch.autograd.Function):
 
 
 def _rows_per_block(cost: Cost, anchors: Tensor, candidates: Tensor) -> int:
-    numbers = _NUMBERS_PER_BLOCK.get(anchors.device.type, _NUMBERS_PER_BLOCK["cuda"])
-    return max(1, numbers // (len(candidates) * cost.numbers_per_pair(anchors.shape[1])))
+    return max(1, _of(_NUMBERS_PER_BLOCK, anchors) // (len(candidates) * cost.numbers_per_pair(anchors.shape[1])))
+
+
+def _of(numbers: dict[str, int], anchors: Tensor) -> int:
+    """Return the number for the anchors' device; any accelerator counts as a GPU."""
+    return numbers.get(anchors.device.type, numbers["cuda"])
 
 
 def _rows(own: Tensor | None, block: slice) -> Tensor | None:
