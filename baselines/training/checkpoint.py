@@ -3,6 +3,7 @@
 A checkpoint holds tensors and plain data only, under the modules' own names. Reading one runs no code from it.
 """
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +38,21 @@ class Checkpoint:
     optimiser: dict[str, Any]
 
     def write(self, path: Path) -> None:
-        """Write the file, atomically."""
-        with atomic_file(path) as file:
-            torch.save(vars(self), file)
+        """Write the file, atomically.
+
+        Raises:
+            Ident3DError: if it cannot be written, on a full disk say; what was there before stays as it was.
+        """
+        content = io.BytesIO()
+        torch.save(vars(self), content)  # in memory, for on a full disk torch speaks of an unexpected position
+        try:
+            with atomic_file(path) as file:
+                file.write(content.getbuffer())
+        except OSError as error:
+            before = "; the one before it is whole" if path.exists() else ""
+            raise Ident3DError(
+                f"the checkpoint of step {self.step} cannot be written: {error}: {path}{before}"
+            ) from error
 
     @classmethod
     def read(cls, path: Path, device: torch.device | str = "cpu") -> "Checkpoint":

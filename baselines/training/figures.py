@@ -26,6 +26,8 @@ def curves(metrics: list[dict[str, Any]], *, in_nats: bool = True) -> Figure:
         metrics: lines of metrics.
         in_nats: whether the loss is a cross entropy, and not a squared error.
     """
+    from matplotlib.ticker import MaxNLocator
+
     figure = _new_figure(10, 3.2)
     loss, r2 = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     loss.plot(*_points(metrics, "loss"))
@@ -38,7 +40,7 @@ def curves(metrics: list[dict[str, Any]], *, in_nats: bool = True) -> Figure:
         r2.legend()
     for axes in (loss, r2):
         axes.set_xlabel("step")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 

@@ -118,7 +118,7 @@ class Trainer:
         """Train up to the schedule's last step.
 
         Args:
-            batches: the batches of the steps after :attr:`step`, in order.
+            batches: the batches of the steps after ``step``, in order.
             schedule: when what happens.
             logbook: where metrics go; the first process writes.
             evaluate: scores the encoder; called in the first process.

@@ -1,3 +1,6 @@
+import resource
+from contextlib import contextmanager
+
 import pytest
 import torch
 from torch import nn
@@ -32,7 +35,27 @@ def test_a_damaged_file_is_told(tmp_path):
         Checkpoint.read(path)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path):
+@contextmanager
+def files_up_to(size):
+    """Let no file grow beyond a size, so that writing stops in the middle as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_leaves_the_one_before(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    Checkpoint(3, {"w": torch.ones(100)}, {}, {}).write(path)
+    with files_up_to(20_000), pytest.raises(Ident3DError, match=r"of step 4 cannot be written.*one before it is whole"):
+        Checkpoint(4, {"w": torch.ones(100_000)}, {}, {}).write(path)
+    assert Checkpoint.read(path).step == 3
+    assert [item.name for item in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_checkpoint_that_cannot_be_pickled_leaves_the_one_before(tmp_path):
     path = tmp_path / "checkpoint.pt"
     Checkpoint(3, {}, {}, {}).write(path)
     with pytest.raises(AttributeError):
