@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -140,6 +140,10 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         return self._stored.fingerprint()
 
     def _row(self, index: int) -> int:
+        if not isinstance(index, SupportsIndex):
+            raise TypeError(
+                f"an index of a dataset is an integer, not {index!r}; torch.utils.data.Subset takes several"
+            )
         given = operator.index(index)
         row = given + len(self) if given < 0 else given
         if not 0 <= row < len(self):

@@ -80,7 +80,7 @@ def download_published(
     unknown = [split for split in splits if split not in known]
     if unknown:
         raise ValueError(f"the published dataset has the splits {', '.join(known)}, not {', '.join(unknown)}")
-    if not source.startswith(("http://", "https://")):
+    if not isinstance(source, str) or not source.startswith(("http://", "https://")):
         raise ValueError(f"the source is an address that begins with http:// or https://, not {source!r}")
     if str(root) == "":
         raise ValueError("the folder to fetch the dataset into has no name; give '.' for this one")

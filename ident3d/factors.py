@@ -7,6 +7,7 @@ A dataset's factors are data, so that a variant of 3DIdent with other ranges or 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, overload
 
 import numpy as np
@@ -38,6 +39,9 @@ class Factor:
     period: float | None = None
 
     def __post_init__(self) -> None:
+        numbers = (self.low, self.high, *(() if self.period is None else (self.period,)))
+        if not self.name or not isinstance(self.name, str) or not all(map(_is_number, numbers)):
+            raise TypeError(f"expected a factor with a name and numbers for low, high and period, not {self}")
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"factor {self.name}: expected finite low < high, not {self.low} and {self.high}")
         if self.period is not None and not self.high - self.low <= self.period * (1 + 1e-9):
@@ -60,6 +64,8 @@ class Factors(Sequence[Factor]):
     items: tuple[Factor, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.items, tuple) or not all(isinstance(item, Factor) for item in self.items):
+            raise TypeError(f"expected a tuple of factors, not {self.items!r}")
         if not self.items or len(set(self.names)) != len(self.items):
             raise ValueError(f"expected at least one factor and unique names, not {list(self.names)}")
 
@@ -114,6 +120,10 @@ class Factors(Sequence[Factor]):
     def from_json(cls, data: list[dict[str, Any]]) -> "Factors":
         """Return the factors that :meth:`to_json` wrote."""
         return cls(tuple(Factor(**item) for item in data))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _position(axis: str) -> Factor:

@@ -32,7 +32,7 @@ def sample_latents(
 
     Raises:
         ValueError: if n, seed or start is negative.
-        TypeError: if seed is no integer.
+        TypeError: if n, seed or start is no integer.
     """
     return uniform_rows(n, len(factors), seed, f"latents/{split}", start)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from ident3d.conditionals import Conditional, Uniform
 from ident3d.conditionals import parse as parse_conditional
 from ident3d.conditionals.conditional import check_generator
+from ident3d.counts import check_count
 from ident3d.factors import FACTORS, Factors
 from ident3d.spaces import Box, Space
 
@@ -50,11 +51,10 @@ class Marginal:
             TypeError: if generator is no torch.Generator or dtype no float dtype.
             ValueError: if n is negative, or the law is not defined on the space.
         """
-        if n < 0:
-            raise ValueError(f"the number of latents is 0 or more, not {n}")
+        check_count(n, "the number of latents", 0)
         self.law.check(space)
         check_generator(generator)
-        if not dtype.is_floating_point:
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise TypeError(f"latents have a floating-point dtype, not {dtype}")
         return self.law.sample(self._centres(n, space, generator.device, dtype), space, generator)
 
@@ -94,8 +94,7 @@ class Marginal:
         Raises:
             ValueError: if the space has no uniform distribution, or draws is not positive.
         """
-        if draws < 1:
-            raise ValueError(f"the number of draws is positive, not {draws}")
+        check_count(draws, "the number of draws", 1)
         Uniform().check(space)
         z = self.sample(draws, space, generator, torch.float64)
         ratio = (-space.log_volume - self.log_prob(z, space)).exp()

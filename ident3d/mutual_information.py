@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ident3d.conditionals import AnisotropicNormal, Conditional, Normal, Uniform, VonMisesFisher
+from ident3d.conditionals.conditional import check_conditional
 from ident3d.conditionals.fisher_bingham import log_normaliser, mean_square_displacement, sample_fisher_bingham
 from ident3d.conditionals.radial import gauss_legendre
 from ident3d.conditionals.von_mises_fisher import log_normaliser as von_mises_fisher_log_normaliser
@@ -48,6 +49,7 @@ def true_mutual_information(conditional: Conditional, space: Space) -> float:
         ValueError: if the conditional is not defined on the space, no distribution is uniform there, or the mutual
             information of this conditional is not known there.
     """
+    check_conditional(conditional)
     conditional.check(space)
     if isinstance(space, Box):
         return math.fsum(mutual_information_per_factor(conditional, space))
@@ -84,6 +86,7 @@ def mutual_information_per_factor(conditional: Conditional, space: Box) -> tuple
     Raises:
         ValueError: if the space is no box, or the conditional does not fit it.
     """
+    check_conditional(conditional)
     if not isinstance(space, Box):
         raise ValueError(f"factors are independent on a Box only, not on {space}")  # noqa: TRY004 - it is a Space
     return tuple(law.information(space.width) for law in conditional.coordinates(space))

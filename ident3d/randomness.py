@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.counts import check_count
+
 if TYPE_CHECKING:
     import torch
 
@@ -64,10 +66,15 @@ def uniform_rows(n: int, width: int, seed: int, purpose: str, start: int = 0) ->
         (n, width) float32.
 
     Raises:
+        TypeError: if one of them is no integer.
         ValueError: if n, start or seed is negative, or width is not positive.
     """
-    if n < 0 or start < 0 or width < 1:
-        raise ValueError(f"expected n >= 0, start >= 0 and width >= 1, not n={n}, start={start}, width={width}")
+    for what, number, least in (
+        ("the number of rows", n, 0),
+        ("the first row", start, 0),
+        ("the width of a row", width, 1),
+    ):
+        check_count(number, what, least)
     blocks = -(-width // _WORDS_PER_BLOCK)
     key = np.frombuffer(_digest(seed, purpose)[:16], dtype=np.uint64)
     philox = np.random.Philox(key=key)

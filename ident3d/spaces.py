@@ -8,7 +8,7 @@ import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -112,8 +112,8 @@ class Box(Space):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
+        object.__setattr__(self, "low", _number(self.low, "the lower wall of a box"))
+        object.__setattr__(self, "high", _number(self.high, "the upper wall of a box"))
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"a box needs finite walls low < high, not {self.low} and {self.high}")
 
@@ -165,7 +165,7 @@ class Sphere(Space):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "radius", float(self.radius))
+        object.__setattr__(self, "radius", _number(self.radius, "the radius of a sphere"))
         if self.dim < 2:
             raise ValueError(f"a sphere needs 2 or more coordinates, not {self.dim}")
         if not (math.isfinite(self.radius) and self.radius > 0):
@@ -227,6 +227,12 @@ class Unbounded(Space):
     def uniform(self, n: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002 - the signature of every space
         """Raise ValueError: an unbounded space has no uniform distribution."""
         raise ValueError("an unbounded space has no uniform distribution; use a Box or a Sphere")
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
+        raise TypeError(f"{what} is a number, not {value!r}")
+    return float(value)
 
 
 @lru_cache(maxsize=256)

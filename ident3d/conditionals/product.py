@@ -49,7 +49,10 @@ class Product(Conditional):
         parts: Mapping[str, Conditional] | Mapping[Columns, Conditional] | Iterable[tuple[Sequence[int], Conditional]],
         factors: Factors = FACTORS,
     ) -> None:
-        pairs = list(parts.items() if isinstance(parts, Mapping) else parts)
+        given = parts.items() if isinstance(parts, Mapping) else parts
+        pairs = list(given) if isinstance(given, Iterable) else [given]
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            raise TypeError(f"a product has a conditional for each factor, group or tuple of columns, not {parts!r}")
         for key, part in pairs:
             if not isinstance(part, Conditional):
                 raise TypeError(f"the part of {key} must be a conditional, not {part!r}")

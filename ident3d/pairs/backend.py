@@ -7,9 +7,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ident3d.counts import check_count
 from ident3d.device import named_device, usable_device
 from ident3d.pairs.faiss_library import check_gpu
-from ident3d.pairs.numbers import check_count
 from ident3d.pairs.points import Points
 
 __all__ = ["BACKENDS", "Backend", "Options", "check_options"]

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ident3d.conditionals.conditional import Conditional, check_conditional
+from ident3d.counts import check_count
 from ident3d.pairs.batch import PairBatch, PairData
 from ident3d.pairs.index import PairIndex, check_index
 from ident3d.pairs.matched_loader import MatchedLoader
-from ident3d.pairs.numbers import check_count
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.stream import PairStream, check_workers
 from ident3d.spaces import Box, Space

@@ -1,15 +1,13 @@
-"""Numbers that come from outside: arrays of every kind, and counts."""
+"""Numbers that come from outside, in arrays of every kind."""
 
-import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["as_numbers", "check_count"]
+__all__ = ["as_numbers"]
 
 _PLAIN = (torch.float16, torch.float32, torch.float64)
 
@@ -53,18 +51,6 @@ def _of_tensor(values: Tensor, what: str) -> Tensor:
         raise ValueError(f"{what} are real numbers, not of shape {tuple(values.shape)} and dtype {values.dtype}")
     dense = values if values.layout == torch.strided else values.to_dense()
     return dense.float() if dense.is_floating_point() and dense.dtype not in _PLAIN else dense
-
-
-def check_count(number: Any, what: str, least: int) -> None:
-    """Raise TypeError unless ``number`` is an integer, ValueError if it is below ``least``."""
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
-        raise TypeError(f"{what} is an integer, not {number!r}")
-    try:
-        count = operator.index(number)
-    except TypeError:  # a tensor or an array of something else
-        raise TypeError(f"{what} is an integer, not {number!r}") from None
-    if count < least:
-        raise ValueError(f"{what} is {least} or larger, not {number}")
 
 
 def _shown(value: object) -> str:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from ident3d.counts import check_count
 from ident3d.device import usable_device
 from ident3d.pairs.batch import PairBatch, PairData, check_data
-from ident3d.pairs.numbers import check_count
 from ident3d.pairs.resident import ResidentPictures
 from ident3d.randomness import torch_generator
 

@@ -59,7 +59,7 @@ def test_an_index_out_of_range_ends_a_loop_over_the_dataset(made):
 
 @pytest.mark.parametrize("index", [1.0, "1", slice(2), None])
 def test_an_index_is_an_integer(native, index):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="an index of a dataset is an integer, not"):
         ThreeDIdent(native.root)[index]
 
 

@@ -48,9 +48,9 @@ def test_other_factors_have_other_widths():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"n": -1}, ValueError, "n=-1"),
+        ({"n": -1}, ValueError, "the number of rows is 0 or larger, not -1"),
         ({"n": 1, "seed": -1}, ValueError, "seed -1"),
-        ({"n": 1, "start": -1}, ValueError, "start=-1"),
+        ({"n": 1, "start": -1}, ValueError, "the first row is 0 or larger, not -1"),
         ({"n": 1, "seed": 0.5}, TypeError, "a seed is an integer, not float"),
         ({"n": 1, "seed": True}, TypeError, "a seed is an integer, not bool"),
     ],

@@ -104,7 +104,7 @@ def test_bad_input_is_refused():
         Marginal().sample(3, Unbounded(2), seeded(0))
     with pytest.raises(ValueError, match="not defined on Box"):
         Marginal(VonMisesFisher(1)).log_prob(torch.zeros(2, 2), Box(2))
-    with pytest.raises(ValueError, match="0 or more, not -1"):
+    with pytest.raises(ValueError, match="0 or larger, not -1"):
         Marginal().sample(-1, Box(2), seeded(0))
     with pytest.raises(TypeError, match=r"torch\.Generator"):
         Marginal().sample(3, Box(2), None)
@@ -116,5 +116,5 @@ def test_bad_input_is_refused():
         Marginal().log_prob(torch.zeros(1, 2), Sphere(2))
     with pytest.raises(ValueError, match="not defined on Unbounded"):
         Marginal(Normal(1.0)).distance_to_uniform(Unbounded(2), seeded(0))
-    with pytest.raises(ValueError, match="positive, not 0"):
+    with pytest.raises(ValueError, match="draws is 1 or larger, not 0"):
         Marginal().distance_to_uniform(Box(2), seeded(0), 0)

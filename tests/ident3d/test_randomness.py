@@ -81,7 +81,7 @@ def test_an_index_is_not_negative():
 
 def test_sizes_of_rows():
     assert uniform_rows(0, 5, 0, "x").shape == (0, 5)
-    with pytest.raises(ValueError, match="width >= 1, not n=1, start=0, width=0"):
+    with pytest.raises(ValueError, match="the width of a row is 1 or larger, not 0"):
         uniform_rows(1, 0, 0, "x")
 
 
