@@ -32,7 +32,7 @@ class LightChoice(StrEnum):
 
     Attributes:
         EQUAL: every lamp with the same probability.
-        DRAWS: in proportion to :attr:`render.scene.Light.draws`. Where the draws of a scene add up to a power of two,
+        DRAWS: in proportion to ``Light.draws``. Where the draws of a scene add up to a power of two,
             every block of so many samples takes each lamp as often as its draws say: Cycles' sampling pattern
             (Owen-scrambled Sobol) is stratified. What is left of the noise lies at edges and in penumbrae.
         TREE: by the light's estimated effect on the point, with Cycles' light tree.

@@ -22,7 +22,10 @@ def an_info_nce(
     precision: Tensor | Sequence[float] | float = 1.0,
     **options: Unpack[ContrastOptions],
 ) -> Tensor:
-    """AnInfoNCE: tell an anchor's positive from negatives by a distance of a learned diagonal metric.
+    r"""AnInfoNCE: tell an anchor's positive from negatives by a distance of a learned diagonal metric.
+
+    $$-\log \frac{e^{-c(z, z^{+})}}{e^{-c(z, z^{+})} + \sum_{j=1}^{M} e^{-c(z, z^{-}_j)}},
+    \qquad c(a, b) = \sum_k \Lambda_k (a_k - b_k)^2$$
 
     The cost of a pair is (a - b)^T Lambda (a - b) with a diagonal Lambda, without a factor 1/2: Lambda here is half of
     what the authors' code calls Lambda.

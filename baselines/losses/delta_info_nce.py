@@ -20,7 +20,11 @@ def delta_info_nce(
     metric: bool = False,
     **options: Unpack[ContrastOptions],
 ) -> Tensor:
-    """delta-InfoNCE: tell an anchor's positive from negatives by an L^p distance.
+    r"""delta-InfoNCE: tell an anchor's positive from negatives by an L^p distance.
+
+    $$-\log \frac{e^{-\delta(z, z^{+}) / \tau}}
+    {e^{-\delta(z, z^{+}) / \tau} + \sum_{j=1}^{M} e^{-\delta(z, z^{-}_j) / \tau}},
+    \qquad \delta(a, b) = \sum_k |a_k - b_k|^p$$
 
     By default delta is the p-th power sum_k |a_k - b_k|^p, a semi-metric: p = 2 then stands for a normal conditional
     and p = 1 for a Laplace one, exp(-delta) being their density. ``metric=True`` takes the p-th root of it, the metric

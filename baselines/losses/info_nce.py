@@ -17,7 +17,9 @@ def info_nce(
     temperature: float | Tensor = 1.0,
     **options: Unpack[ContrastOptions],
 ) -> Tensor:
-    """InfoNCE: tell an anchor's positive from negatives by the dot product.
+    r"""InfoNCE: tell an anchor's positive from negatives by the dot product.
+
+    $$-\log \frac{e^{z \cdot z^{+} / \tau}}{e^{z \cdot z^{+} / \tau} + \sum_{j=1}^{M} e^{z \cdot z^{-}_j / \tau}}$$
 
     The embeddings are taken as they are: an encoder with a spherical output, or ``F.normalize``, puts them on a sphere.
 

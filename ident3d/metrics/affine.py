@@ -51,7 +51,11 @@ def affine_r2(
     factors: Factors | None = None,
     protocol: str | Protocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
-    """Compute R2 up to affine maps: fitted on one half of the rows, scored on the other.
+    r"""Compute R2 up to affine maps: fitted on one half of the rows, scored on the other.
+
+    For a factor z with the fitted map's prediction, over the scored rows n:
+
+    $$R^2 = 1 - \frac{\sum_n (z_n - \hat{z}_n)^2}{\sum_n (z_n - \bar{z})^2}$$
 
     Args:
         latents: (N, k) raw latents.
