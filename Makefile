@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: install test lint unit bench-render bench-pairs bench-losses bench-metrics bench-synthetic \
-	gpu-check
+.PHONY: install test lint unit docs bench-render bench-pairs bench-losses bench-metrics bench-synthetic \
+	gpu-check demo clean-demo
 
 install: $(INSTALLED)
 
@@ -26,9 +26,20 @@ lint: $(INSTALLED)
 unit: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 15
 
+# Fails on whatever warns, and on names and links that lead nowhere.
+docs: $(INSTALLED)
+	$(BIN)/python -W error -m docs.reference site
+
 bench-render bench-pairs bench-losses bench-metrics bench-synthetic: bench-%: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_$*
 
 # Needs torch and torchvision alone: where they are there already, run the module with that Python instead.
 gpu-check: $(INSTALLED)
 	$(BIN)/python -m benchmarks.gpu_check
+
+# Everything that it makes is in demo-output; started again, it goes on with what is there.
+demo: $(INSTALLED)
+	$(BIN)/python examples/demo.py --out demo-output
+
+clean-demo:
+	rm -rf demo-output

@@ -1,17 +1,15 @@
 """Every command and every line of Python in the README, run as it stands there, but on less."""
 
 import json
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.documents import ROOT, blocks, run
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+BLOCKS = blocks(README)
 SHELL = [line for language, block in BLOCKS if language == "sh" for line in block.splitlines()]
 SET_UP = ("pip install ", "cd ", "make ")  # what brought this test about
 SMALLER = (
@@ -49,15 +47,6 @@ def board(tmp_path):
     (tmp_path / "board").mkdir()
     (tmp_path / "board" / "tracks.json").write_text(json.dumps({"tracks": [track]}), encoding="utf-8")
     return tmp_path / "board"
-
-
-def run(command, folder):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done
 
 
 @pytest.mark.slow
