@@ -84,6 +84,12 @@ sys.exit(main(["doctor"]))
     assert done.stdout.count("cannot be loaded: OSError: broken on purpose") >= 3
 
 
+def test_the_doctor_itself_loads_nothing_heavy():
+    code = "import ident3d.commands.doctor, sys; print(sorted({'numpy', 'torch', 'faiss', 'bpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.slow
 def test_this_machine_reads_pairs_and_scores():
     done = subprocess.run(
