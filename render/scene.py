@@ -18,7 +18,9 @@ from render.plain import from_plain, to_plain
 __all__ = ["Body", "Camera", "Colour", "Light", "LightKind", "Material", "Scene", "Vector"]
 
 Vector = tuple[float, float, float]
+"""x, y and z, in Blender units; of a rotation, angles about them in radians."""
 Colour = tuple[float, float, float]
+"""Red, green and blue, linear."""
 
 
 @dataclass(frozen=True)
