@@ -68,7 +68,9 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     if to == "decoded" and _has_cache(source, folder, target):
         return target
     place.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(_hidden(place, "lock")):
+    lock = _hidden(place, "lock")
+    lock.touch()  # FileLock would try for ever where no file can be made
+    with FileLock(lock):
         _place(folder, target, to)  # again: another process may have made it meanwhile
         if not (to == "decoded" and _has_cache(source, folder, target)):
             _write(source, place, to, rows_per_shard)

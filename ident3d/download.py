@@ -90,7 +90,9 @@ def download_published(
     if str(root) == SAMPLE or not _missing(folder, splits):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".download.lock"):
+    lock = folder / ".download.lock"
+    lock.touch()  # FileLock would try for ever where no file can be made
+    with FileLock(lock):
         wanted = _missing(folder, splits)  # again: another process may have fetched them meanwhile
         _require_space(folder, [known[split] for split in wanted], source, keep_archives=keep_archives)
         for split in wanted:

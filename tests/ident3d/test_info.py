@@ -1,5 +1,7 @@
 """What ``ident3d info`` refuses, before it looks at a dataset."""
 
+from pathlib import Path
+
 import pytest
 
 from ident3d.__main__ import main
@@ -44,3 +46,12 @@ def test_folders_that_cannot_be_made(native, tmp_path, caplog):
     assert f"{file} is a file; give a folder to fetch the dataset into" in caplog.text
     assert main(["download", "", "--splits", "test"]) == 2
     assert "the folder to fetch the dataset into has no name" in caplog.text
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no files")
+@pytest.mark.parametrize(
+    "command", [["convert", "sample", "/proc/ident3d", "--to", "published"], ["download", "/proc"]]
+)
+def test_a_place_that_takes_no_files_is_no_reason_to_wait(command, caplog):
+    assert main(command) == 2
+    assert "No such file or directory: '/proc/.ident3d.lock'" in caplog.text or "/proc/.download.lock" in caplog.text
