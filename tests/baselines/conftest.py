@@ -1,10 +1,19 @@
 """A small dataset of pictures that are functions of their latents."""
 
+import hashlib
+
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from ident3d import sample_latents
+from baselines.recipes import RECIPES
+from ident3d import FACTORS, Box, sample_latents
+from ident3d.conditionals import parse
+from ident3d.randomness import torch_generator
+from ident3d.storage.manifest import Manifest, ShardRecord
+from ident3d.storage.picture import encode_png
+from ident3d.storage.shard import ShardRows, write_shard
 
 SIDE = 32
 
@@ -26,6 +35,31 @@ def _write(root, counts):
         for i, pixels in enumerate(_pictures(latents)):
             Image.fromarray(pixels).save(images / f"{i:0{digits}d}.png")
     return root
+
+
+def _write_pairs(root, counts, conditional):
+    """Write a dataset of exact pairs in the native layout, one shard a split."""
+    law = parse(conditional, FACTORS)
+    plan = Manifest(splits=counts, rows_per_shard=1000, resolution=SIDE, factors=FACTORS, seed=0, pairs=conditional)
+    records = []
+    for split, count in counts.items():
+        ((name, _),) = plan.planned(split)
+        latents = sample_latents(count, split=split)
+        drawn = law.sample(torch.from_numpy(latents), Box(10), torch_generator(0, f"test/{split}")).numpy()
+        images, images_pos = ([encode_png(picture) for picture in _pictures(z)] for z in (latents, drawn))
+        path = root / "data" / name
+        write_shard(path, ShardRows(np.arange(count), images, latents, images_pos, drawn))
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        records.append(ShardRecord(name, split, 0, count, digest, {"device": "cpu"}))
+    plan.with_shards(tuple(records)).write(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def pairs_root(tmp_path_factory):
+    """The same with an exact positive for each picture, under the anisotropic recipes' conditional."""
+    conditional = RECIPES["aninfonce-box"].conditional
+    return _write_pairs(tmp_path_factory.mktemp("pairs"), {"train": 160, "test": 80}, conditional)
 
 
 @pytest.fixture(scope="session")
