@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from baselines.commands.reproduce import Reproduce
-from baselines.synthetic import QUICK, Reproduction
+from baselines.synthetic import QUICK, Reproduction, Row, TableStudy
+from baselines.synthetic.rows import table1
 from baselines.synthetic.runs import Runs
 from ident3d.errors import Ident3DError
 
@@ -109,9 +110,46 @@ def test_the_command_takes_seconds_and_prints_the_table(tmp_path, capsys):
     assert "(99.86 ± 0.01)" in capsys.readouterr().out
 
 
+def test_a_limit_leaves_the_rest_of_the_papers_budget_and_says_so(tmp_path, capsys):
+    command = Reproduce(
+        "aninfonce",
+        row=(1,),
+        seeds=2,
+        first_seed=10,
+        budget="paper",
+        limit=0.2,
+        dim=2,
+        batch_size=16,
+        device="cpu",
+        out=tmp_path,
+        checkpoints=tmp_path,
+    )
+    assert command.run() == 0
+    assert " steps of the paper's 300,000. Training took" in capsys.readouterr().out
+    document = json.loads((tmp_path / "aninfonce.json").read_text(encoding="utf-8"))
+    assert document["budget"]["name"] == "paper-0.2s"
+    assert document["outcomes"][0]["seeds"] == [10, 11]
+
+
+def test_a_table_without_supervised_models_says_that_they_were_not_run(tmp_path):
+    text = reproduction("table1", tmp_path, supervised=False).run((2,))
+    assert "not run (99.71 ± 0.05)" in text
+
+
+def test_a_row_of_ones_own_has_no_reported_values(tmp_path):
+    row = Row(1, table1(2)[1].experiment, "mcc")
+    text = reproduction(TableStudy("mine", "Mine", [row]), tmp_path, supervised=False).run()
+    (line,) = [line for line in text.splitlines() if line.startswith("| 1 ")]
+    assert "(" not in line.split("|", 4)[4].replace("vMF(κ=1)", "")
+    document = json.loads((tmp_path / "results" / "mine.json").read_text(encoding="utf-8"))
+    assert document["outcomes"][0]["reported_percent"] == {}
+
+
 def test_the_command_refuses_what_cannot_be(tmp_path):
     with pytest.raises(ValueError, match="1 or more"):
         Reproduce("table1", seeds=0, out=tmp_path).run()
+    with pytest.raises(ValueError, match="0 or more, not -1"):
+        Reproduce("table1", first_seed=-1, out=tmp_path).run()
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="no CUDA device"):
             Reproduce("table1", device="cuda", out=tmp_path).run()
