@@ -60,7 +60,9 @@ class Info:
                 if option.name in _ABOUT_IT and not self._is_default(option)
             ]
             if idle:
-                raise ValueError(f"{', '.join(idle)} would change nothing: give a conditional with --conditional")
+                raise ValueError(
+                    f"{', '.join(idle)} would change nothing without a conditional: give one with --conditional"
+                )
         if self.plot is not None:
             from ident3d.pairs.realised import check_plot
 
