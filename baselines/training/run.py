@@ -29,7 +29,7 @@ from baselines.training.placement import Placement, Precision
 from ident3d import ThreeDIdent
 from ident3d.errors import Ident3DError
 from ident3d.pairs import PairStream
-from ident3d.storage.atomic import write_text
+from ident3d.storage.atomic import remove_unfinished, write_text
 
 __all__ = ["Resident", "Run", "RunOptions"]
 
@@ -141,6 +141,8 @@ class Run:
         stream = build_stream(options.recipe, part, data, options.seed, batch_size=batch_size)
         trainer = self._trainer(options, placement, len(data.factors))
         self._claim(options, data, placement)
+        if placement.is_first:
+            remove_unfinished(self.checkpoint_path)  # what a run that was killed was writing
         trainer.resume()
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
         groups = content_and_style(pair_conditional(options.recipe, data), len(data.factors))

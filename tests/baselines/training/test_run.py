@@ -38,11 +38,14 @@ def finished(pictures_root, tmp_path_factory):
 def test_a_run_in_two_parts_is_the_run_in_one(finished, pictures_root, tmp_path):
     run = Run(tmp_path)
     run.train(up_to(3), pictures_root, CPU)
+    half_written = tmp_path / ".checkpoint.pt.0123456789ab.tmp"  # as a kill leaves it
+    half_written.write_bytes(b"PK")
     run.train(replace(OPTIONS, resident="never", workers=1), pictures_root, CPU)  # where pictures are does not matter
     expected, found = finished.encoder()[1], run.encoder()[1]
     assert found.step == expected.step == 4
     assert all(torch.equal(found.encoder[name], tensor) for name, tensor in expected.encoder.items())
     assert torch.equal(found.loss["raw_precision"], expected.loss["raw_precision"])
+    assert not half_written.exists()
 
 
 def test_the_folder_says_what_the_run_was(finished, pictures_root):
