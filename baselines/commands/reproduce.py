@@ -43,7 +43,7 @@ class Reproduce:
     supervised: bool = True
     """Whether the tables' supervised models are trained too."""
     dim: int | None = None
-    """Number of latents, if not the budget's."""
+    """Number of latents, if not the budget's; it goes into the budget's name."""
     batch_size: int | None = None
     """Pairs in a batch, if not the budget's."""
     learning_rate: float | None = None
@@ -76,9 +76,11 @@ class Reproduce:
             torch.set_num_threads(self.threads)
         budget = parse_budget(self.budget, learns_precision=self.study == "aninfonce")
         budget = budget if self.limit is None else budget.limited(self.limit)
+        dim = budget.dim if self.dim is None else self.dim
         budget = replace(
             budget,
-            dim=budget.dim if self.dim is None else self.dim,
+            name=budget.name if dim == budget.dim else f"{budget.name}-{dim}-latents",
+            dim=dim,
             batch=budget.batch if self.batch_size is None else self.batch_size,
             learning_rate=budget.learning_rate if self.learning_rate is None else self.learning_rate,
             hidden_precision=self.precision or budget.hidden_precision,

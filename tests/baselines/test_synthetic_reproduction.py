@@ -127,7 +127,7 @@ def test_a_limit_leaves_the_rest_of_the_papers_budget_and_says_so(tmp_path, caps
     assert command.run() == 0
     assert " steps of the paper's 300,000. Training took" in capsys.readouterr().out
     document = json.loads((tmp_path / "aninfonce.json").read_text(encoding="utf-8"))
-    assert document["budget"]["name"] == "paper-0.2s"
+    assert document["budget"]["name"] == "paper-0.2s-2-latents"
     assert document["outcomes"][0]["seeds"] == [10, 11]
 
 
