@@ -18,7 +18,7 @@ def run(command, folder):
     """Run a command in a folder, with the commands of this environment and the rooms of this checkout."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=1800
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
