@@ -388,9 +388,7 @@ def _say(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; return the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
-    words = given or ["--out", "demo-output"]  # no words at all would ask for a list of commands
-    return commandline.main("python examples/demo.py", str(__doc__), {"": Demo}, words)
+    return commandline.main("python examples/demo.py", str(__doc__), {"": Demo}, arguments)
 
 
 if __name__ == "__main__":

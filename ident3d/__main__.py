@@ -38,8 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Alone: the doctor has to come where a library is broken that the other commands load.
         from ident3d.commands import doctor
 
-        words = given[1:] or doctor.DEFAULTS  # no words at all would ask for a list of commands
-        return commandline.main("ident3d doctor", doctor.DESCRIPTION, {"": doctor.Doctor}, words)
+        return commandline.main("ident3d doctor", doctor.DESCRIPTION, {"": doctor.Doctor}, given[1:])
     return commandline.main("ident3d", DESCRIPTION, commands, given)
 
 

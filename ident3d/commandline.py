@@ -131,11 +131,8 @@ def parse(program: str, description: str, commands: Commands, arguments: Sequenc
     name = arguments[0] if arguments else ""
     overview = _overview(program, description, commands)
     kind: Any
-    if "" in commands and name not in commands:
-        kind = commands[""]
-    else:
-        kinds = {other: member for other, member in commands.items() if other}
-        kind = _union(kinds, whole=name)
+    named = {other: member for other, member in commands.items() if other}
+    kind = commands[""] if "" in commands and (name not in commands or not named) else _union(named, whole=name)
     command: Command = tyro.cli(kind, prog=program, description=overview, args=arguments, config=STYLE)
     return command
 
@@ -174,7 +171,7 @@ def _overview(program: str, description: str, commands: Commands) -> str:
     for name, kind in commands.items():
         if name:
             lines += [f"  {example}" for example in examples_of(kind)[:1]]
-    if own is not None:
+    if own is not None and len(commands) > 1:
         lines += ["", "Other commands, each with its own --help:"]
         lines += [f"  {name:<15} {_documentation(kind).splitlines()[0]}" for name, kind in commands.items() if name]
     return "\n".join([*lines, "", "Completion, for bash:", f"  source <({program} {_COMPLETION[0]} bash)"])

@@ -7,10 +7,7 @@ from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.machine.diagnosis import diagnose
 from ident3d.machine.libraries import PATIENCE_S
 
-__all__ = ["DEFAULTS", "DESCRIPTION", "Doctor"]
-
-DEFAULTS = ("--patience", f"{PATIENCE_S:g}")
-"""What the command is called with where it is called with nothing."""
+__all__ = ["DESCRIPTION", "Doctor"]
 
 DESCRIPTION = """Say what this machine has, what works on it, and what to install for the rest: what a bug report needs.
 
