@@ -48,6 +48,8 @@ class Reproduce:
     """Pairs in a batch, if not the budget's."""
     learning_rate: float | None = None
     """The encoder's, if not the budget's."""
+    scalar_learning_rate: float | None = None
+    """That of Lambda and of the box's size, if not the budget's."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
     """What the encoder's hidden layers multiply in, if not the budget's; auto is bfloat16 where it is native."""
     device: str = "auto"
@@ -83,6 +85,9 @@ class Reproduce:
             dim=dim,
             batch=budget.batch if self.batch_size is None else self.batch_size,
             learning_rate=budget.learning_rate if self.learning_rate is None else self.learning_rate,
+            scalar_learning_rate=budget.scalar_learning_rate
+            if self.scalar_learning_rate is None
+            else self.scalar_learning_rate,
             hidden_precision=self.precision or budget.hidden_precision,
         )
         with place(self.device) as placement:

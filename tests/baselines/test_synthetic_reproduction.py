@@ -118,6 +118,7 @@ def test_a_limit_leaves_the_rest_of_the_papers_budget_and_says_so(tmp_path, caps
         first_seed=10,
         budget="paper",
         limit=0.2,
+        scalar_learning_rate=0.05,
         dim=2,
         batch_size=16,
         device="cpu",
@@ -128,6 +129,7 @@ def test_a_limit_leaves_the_rest_of_the_papers_budget_and_says_so(tmp_path, caps
     assert " steps of the paper's 300,000. Training took" in capsys.readouterr().out
     document = json.loads((tmp_path / "aninfonce.json").read_text(encoding="utf-8"))
     assert document["budget"]["name"] == "paper-0.2s-2-latents"
+    assert document["budget"]["scalar_learning_rate"] == 0.05
     assert document["outcomes"][0]["seeds"] == [10, 11]
 
 
