@@ -40,6 +40,9 @@ _LOG = logging.getLogger(__name__)
 _LIBRARIES = ("ident3d", "torch", "torchvision", "numpy", "faiss-gpu", "faiss-cpu")
 _SHARE_OF_GPU, _SHARE_OF_RAM = 0.5, 0.25  # that pictures may take; a GPU has to hold activations too
 
+_SMALLEST_HALF = 32
+"""Width of the smallest pictures that are trained on in bfloat16 on a CPU: see :func:`_check_precision`."""
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -135,6 +138,7 @@ class Run:
         """
         schedule = options.schedule
         data = ThreeDIdent(root, split="train")
+        _check_precision(placement, _resolution(data))
         part, held_out = split_validation(data, options.validation, options.seed)
         check_can_evaluate(held_out)
         batch_size = _share_of_batch(options.recipe.batch_size, placement.world_size)
@@ -170,7 +174,7 @@ class Run:
         record = {
             "options": dataclasses.asdict(options),
             "dataset": {"root": str(data.root), "rows": len(data), "fingerprint": data.fingerprint},
-            "resolution": data.pixels([0]).shape[1],
+            "resolution": _resolution(data),
             "dim": len(data.factors),
             "factors": data.factors.to_json(),
             "world_size": placement.world_size,
@@ -190,6 +194,23 @@ class Run:
                 )
         if placement.is_first:
             write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
+
+def _resolution(data: ThreeDIdent) -> int:
+    return data.pixels([0]).shape[1]
+
+
+def _check_precision(placement: Placement, resolution: int) -> None:
+    """Raise ValueError for pictures so small that bfloat16 on a CPU now and then makes weights NaN.
+
+    In a ResNet's last stage they are one pixel, and the 3x3 convolution with stride 2 sees padding around it. Its
+    gradient by the weights that meet padding alone is 0, but oneDNN leaves there what was in memory before.
+    """
+    if placement.half and placement.device.type == "cpu" and resolution < _SMALLEST_HALF:
+        raise ValueError(
+            f"bfloat16 on a CPU needs pictures of at least {_SMALLEST_HALF}x{_SMALLEST_HALF}, not "
+            f"{resolution}x{resolution}; choose --precision float32"
+        )
 
 
 def _identity(record: dict[str, Any]) -> dict[str, Any]:

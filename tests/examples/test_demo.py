@@ -15,7 +15,7 @@ from tests.render.command_line import needs_bpy
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "demo.py"
 SMALL = (
-    *("--train", "100", "--test", "40", "--resolution", "16", "--quality", "draft", "--validation", "40"),
+    *("--train", "100", "--test", "40", "--resolution", "32", "--quality", "draft", "--validation", "40"),
     *("--steps", "2", "--supervised-steps", "2", "--batch-size", "8"),
 )
 

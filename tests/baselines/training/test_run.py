@@ -139,3 +139,11 @@ def test_a_checkpoint_of_another_encoder_is_refused(finished, pictures_root, tmp
 def test_processes_share_a_batch_evenly(pictures_root, tmp_path):
     with pytest.raises(ValueError, match="a batch of 8 pairs cannot be shared evenly by 3 processes"):
         Run(tmp_path).train(OPTIONS, pictures_root, Placement(torch.device("cpu"), world_size=3))
+
+
+def test_pictures_that_are_too_small_for_bfloat16_on_a_cpu_are_refused(pictures_root, tmp_path, monkeypatch):
+    monkeypatch.setattr("baselines.training.run._SMALLEST_HALF", 64)
+    half = Placement(torch.device("cpu"), half=True)
+    with pytest.raises(ValueError, match=r"at least 64x64, not 32x32; choose --precision float32"):
+        Run(tmp_path / "run").train(OPTIONS, pictures_root, half)
+    assert not (tmp_path / "run").exists()
