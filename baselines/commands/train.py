@@ -59,7 +59,7 @@ class Train:
     temperature: float | None = None
     """Temperature of the loss, if not the recipe's."""
     initial_precision: float | None = None
-    """Where Lambda starts, if not at 1."""
+    """Where Lambda starts, if not at 10."""
     depth: Literal[18, 34, 50, 101] | None = None
     """Layers of the ResNet, if not 18."""
     validation: int = 1000

@@ -21,9 +21,9 @@ def batch():
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("infonce-box", delta_info_nce),
+        ("infonce-box", lambda z, z_pos: delta_info_nce(z, z_pos, temperature=0.1)),
         ("infonce-sphere", lambda z, z_pos: info_nce(z, z_pos, temperature=0.1)),
-        ("aninfonce-box", an_info_nce),
+        ("aninfonce-box", lambda z, z_pos: an_info_nce(z, z_pos, precision=10.0)),
     ],
 )
 def test_the_loss_is_that_of_anchors_and_positives(batch, name, expected):
