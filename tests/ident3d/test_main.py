@@ -188,8 +188,8 @@ def test_download_fetches_the_splits_it_is_told_to(tmp_path, monkeypatch):
     assert main(["download", str(root), "--splits", "test", "--source", "http://127.0.0.1:9", "--keep-archives"]) == 0
     assert main(["download", str(root)]) == 0
     assert asked == [
-        ((root, ("test",)), {"source": "http://127.0.0.1:9", "keep_archives": True}),
-        ((root, ("train", "test")), {"source": ident3d.download.SOURCE, "keep_archives": False}),
+        ((str(root), ("test",)), {"source": "http://127.0.0.1:9", "keep_archives": True}),
+        ((str(root), ("train", "test")), {"source": ident3d.download.SOURCE, "keep_archives": False}),
     ]
 
 

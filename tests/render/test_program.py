@@ -53,7 +53,7 @@ def test_old_pythons_and_other_programs_are_refused(tmp_path):
 def test_the_project_is_found_from_anywhere(tmp_path):
     (tmp_path / "inspect.py").write_text("raise SystemExit('a file beside the command was loaded')")
     found = subprocess.run(
-        [*Program.find().command[:-1], "render.libraries"],
+        [*Program.find().command[:-1], "render.recipe"],
         env=Program.find().environment,
         cwd=tmp_path,
         capture_output=True,
