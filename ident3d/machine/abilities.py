@@ -40,7 +40,7 @@ def abilities(found: Mapping[str, Found], version: tuple[int, int] = sys.version
         found: what became of the libraries, by module; see :func:`ident3d.machine.libraries.find`.
         version: major and minor version of this Python.
     """
-    reading = ("numpy", "PIL", "pyspng", "pyarrow", "torch", "filelock", "tqdm")
+    reading = ("numpy", "PIL", "isal", "pyarrow", "torch", "filelock", "tqdm")
     return (
         _ability(found, "read", "read, verify and convert datasets", reading, core=True),
         _ability(found, "pairs", "draw positive pairs", ("numpy", "torch", "scipy", "faiss"), core=True),

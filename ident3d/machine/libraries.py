@@ -45,7 +45,7 @@ LIBRARIES: tuple[Library, ...] = (
     Library("scipy"),
     Library("torch"),
     Library("PIL", distributions=("pillow",)),
-    Library("pyspng"),
+    Library("isal"),
     Library("pyarrow"),
     Library("faiss", distributions=("faiss-gpu", "faiss-cpu")),
     Library("filelock"),

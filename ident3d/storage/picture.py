@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-import pyspng
+from isal import isal_zlib
 from PIL import Image, UnidentifiedImageError
 
 from ident3d.errors import DatasetError
@@ -18,15 +18,23 @@ _FORMATS = ("PNG", "WEBP", "JPEG")
 _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_RGB_8_BITS = b"\x08\x02"
-_HEADER_BYTES = 26
-"""Of a PNG: its signature, the frame of the first chunk, width and height, bits a channel, and kind of colour."""
+_RGB = b"\x08\x02\x00\x00\x00"
+"""How a header goes on after width and height: 8 bits a channel, RGB, not interlaced."""
+
+_DATA = 41
+"""Where the compressed rows of our own files begin: after the signature, the header, and the frame of one chunk."""
+
+_FRAME = 12
+"""Bytes around the data of a chunk: its length, its kind, and its checksum."""
 
 _SUB = 1
 """The PNG filter that stores every pixel as its difference to the one on its left."""
 
 _COMPRESSION = 6
 """zlib's level: 9 makes pictures of 224x224 smaller by 6%, and takes ten times as long."""
+
+_LARGEST = 2**26
+"""Bytes of pixels up to which a picture is taken for one of ours; what claims to be larger is left to Pillow."""
 
 
 def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
@@ -39,11 +47,8 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
     Raises:
         DatasetError: if the bytes are no picture, or a truncated one.
     """
-    if _is_plain(encoded):
-        try:
-            pixels: npt.NDArray[np.uint8] = pyspng.load(encoded)
-        except RuntimeError as error:
-            raise _unreadable(what, error) from error
+    pixels = _decode_own(encoded)
+    if pixels is not None:
         return pixels
     try:
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
@@ -72,9 +77,10 @@ def check_integrity(encoded: bytes, what: str) -> None:
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Encode (H, W, 3) uint8 as PNG; the same pixels give the same bytes with the same zlib.
 
-    All rows get the filter Sub. Encoders choose one for each row, and nearly always end up with Paeth, which decoders
-    undo slowly. With Sub, files of rendered pictures are about as large (64x64: 6% larger than Pillow's; 224x224: 10%
-    smaller), and libspng decodes them in half of the time. Pillow cannot be asked for one filter.
+    All rows get the filter Sub. Encoders choose one for each row, and nearly always end up with Paeth, which takes
+    decoders longer to undo than to inflate. With Sub, files of rendered pictures are about as large (64x64: 6% larger
+    than Pillow's; 224x224: 10% smaller), and :func:`decode` takes a third of the time. Pillow cannot be asked for one
+    filter.
     """
     height, width, channels = pixels.shape
     differences = pixels.copy()
@@ -82,7 +88,7 @@ def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     rows = np.empty((height, 1 + width * channels), np.uint8)
     rows[:, 0] = _SUB
     rows[:, 1:] = differences.reshape(height, -1)
-    header = struct.pack(">II", width, height) + _RGB_8_BITS + bytes(3)
+    header = struct.pack(">II", width, height) + _RGB
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.data, _COMPRESSION)), (b"IEND", b""))
     return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
 
@@ -96,10 +102,23 @@ def stack(pictures: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[n
     return np.stack(found)
 
 
-def _is_plain(encoded: bytes) -> bool:
-    """Tell whether this is a PNG of 8 bits RGB, which pyspng decodes two to three times as fast as Pillow."""
-    header = encoded[:_HEADER_BYTES]
-    return header.startswith(_SIGNATURE) and header.endswith(_RGB_8_BITS) and len(header) == _HEADER_BYTES
+def _decode_own(encoded: bytes) -> npt.NDArray[np.uint8] | None:
+    """Decode what :func:`encode_png` wrote, in half of the time that Pillow needs; None for any other file."""
+    width, height, length = (int.from_bytes(encoded[place : place + 4], "big") for place in (16, 20, 33))
+    row_bytes = 1 + 3 * width
+    begins = encoded.startswith(_SIGNATURE) and encoded[24:29] == _RGB and encoded[37:_DATA] == b"IDAT"
+    if not begins or len(encoded) != _DATA + length + 4 + _FRAME or height * row_bytes > _LARGEST:
+        return None
+    try:
+        inflated = isal_zlib.decompress(memoryview(encoded)[_DATA : _DATA + length], bufsize=height * row_bytes)
+    except isal_zlib.error:  # type: ignore[misc]  # a class, which is annotated as an instance
+        return None
+    if len(inflated) != height * row_bytes:
+        return None
+    rows = np.frombuffer(inflated, np.uint8).reshape(height, row_bytes)
+    if (rows[:, 0] != _SUB).any():
+        return None
+    return np.add.accumulate(rows[:, 1:].reshape(height, width, 3), axis=1, dtype=np.uint8)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

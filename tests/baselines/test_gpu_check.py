@@ -8,8 +8,20 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[2]
 ABSENT = (
-    *("bpy", "datasets", "faiss", "matplotlib", "onnx", "onnxruntime", "onnxscript", "pandas", "pooch", "pyarrow"),
-    *("pyspng", "requests", "safetensors", "scipy", "tensorboard", "tqdm", "tyro"),
+    *(
+        "bpy",
+        "datasets",
+        "faiss",
+        "isal",
+        "matplotlib",
+        "onnx",
+        "onnxruntime",
+        "onnxscript",
+        "pandas",
+        "pooch",
+        "pyarrow",
+    ),
+    *("requests", "safetensors", "scipy", "tensorboard", "tqdm", "tyro"),
 )
 WITHOUT = f"""
 import importlib.machinery, runpy, sys
