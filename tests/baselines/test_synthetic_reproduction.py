@@ -94,38 +94,20 @@ def test_an_unknown_row_is_refused_before_any_work(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def reproduce(folder, experiment, **options):
+    """Run a small experiment into a folder; return the exit status."""
+    small = {"dim": 2, "batch_size": 16, "device": "cpu", "out": folder, "checkpoints": folder}
+    return Reproduce(experiment, **small, **options).run()
+
+
 def test_the_command_takes_seconds_and_prints_the_table(tmp_path, capsys):
-    command = Reproduce(
-        "table1",
-        row=(2,),
-        seeds=1,
-        budget="0.2",
-        dim=2,
-        batch_size=16,
-        device="cpu",
-        out=tmp_path,
-        checkpoints=tmp_path,
-    )
-    assert command.run() == 0
+    assert reproduce(tmp_path, "table1", row=(2,), seeds=1, budget="0.2") == 0
     assert "(99.86 ± 0.01)" in capsys.readouterr().out
 
 
 def test_a_limit_leaves_the_rest_of_the_papers_budget_and_says_so(tmp_path, capsys):
-    command = Reproduce(
-        "aninfonce",
-        row=(1,),
-        seeds=2,
-        first_seed=10,
-        budget="paper",
-        limit=0.2,
-        scalar_learning_rate=0.05,
-        dim=2,
-        batch_size=16,
-        device="cpu",
-        out=tmp_path,
-        checkpoints=tmp_path,
-    )
-    assert command.run() == 0
+    options = {"seeds": 2, "first_seed": 10, "budget": "paper", "limit": 0.2, "scalar_learning_rate": 0.05}
+    assert reproduce(tmp_path, "aninfonce", row=(1,), **options) == 0
     assert " steps of the paper's 300,000. Training took" in capsys.readouterr().out
     document = json.loads((tmp_path / "aninfonce.json").read_text(encoding="utf-8"))
     assert document["budget"]["name"] == "paper-0.2s-2-latents"
