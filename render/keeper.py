@@ -1,7 +1,9 @@
 """Keeps one worker process alive: starts it, replaces it when it dies, renews it before it grows old."""
 
+import contextlib
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from render.errors import WorkerDiedError
@@ -24,15 +26,20 @@ class Patience:
         tries: workers that one picture may end before it is given up.
         pictures: pictures after which a worker is replaced by a fresh one.
         growth_bytes: growth of a worker's memory, from its tenth picture on, after which it is replaced.
+        silence_s: seconds without an answer, after which a worker counts as hung and is ended. The slowest pictures
+            take minutes, and a driver may compile its kernels before the first.
     """
 
     tries: int = 3
     pictures: int = 20_000
     growth_bytes: int = 2**30
+    silence_s: float = 3600.0
 
     def __post_init__(self) -> None:
         if min(self.tries, self.pictures, self.growth_bytes) < 1:
             raise ValueError(f"expected tries, pictures and growth_bytes of 1 or more, not {self}")
+        if not self.silence_s > 0:
+            raise ValueError(f"expected a silence of more than 0 seconds, not {self.silence_s}")
 
 
 class Keeper:
@@ -73,7 +80,8 @@ class Keeper:
                 raise WorkerDiedError("the worker was interrupted")
             worker = self._worker = WorkerProcess(self._program, self._settings)
         self._rendered = 0
-        return worker.greet()
+        with self._watched(worker):
+            return worker.greet()
 
     def render(self, scene: Scene, seed: int, name: str) -> bytes:
         """Render one picture, with as many workers as it takes.
@@ -123,7 +131,8 @@ class Keeper:
         worker = self._worker
         if worker is None:
             raise WorkerDiedError("the worker was interrupted")
-        picture = worker.render(scene, seed)
+        with self._watched(worker):
+            picture = worker.render(scene, seed)
         self._rendered += 1
         if self._rendered <= _WARM_AFTER:
             self._warm_memory = picture.memory
@@ -132,6 +141,22 @@ class Keeper:
             _LOG.info("a worker is renewed after %d pictures, grown by %d MB", self._rendered, grown >> 20)
             self.close()
         return picture.png
+
+    @contextlib.contextmanager
+    def _watched(self, worker: WorkerProcess) -> Iterator[None]:
+        """End the worker if it is silent for too long, which raises a WorkerDiedError in the thread that waits."""
+
+        def end() -> None:
+            _LOG.warning("a worker has not answered for %g seconds: it is ended", self._patience.silence_s)
+            worker.interrupt()
+
+        watch = threading.Timer(self._patience.silence_s, end)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
 
     def _clear(self) -> None:
         with self._lock:

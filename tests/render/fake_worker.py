@@ -14,6 +14,7 @@ SEED_THAT_KILLS_ONCE = 14
 SEED_THAT_IS_REFUSED = 15
 SEED_THAT_TAKES_FOREVER = 16
 SEED_THAT_IS_COMPLAINED_ABOUT = 17
+SEED_THAT_HANGS_ONCE = 18
 
 
 def main(folder: Path) -> None:
@@ -28,7 +29,8 @@ def main(folder: Path) -> None:
     answer(out, GREETING, {"about": about})
     for rendered, line in enumerate(sys.stdin, start=1):
         seed = json.loads(line)["seed"]
-        if seed == SEED_THAT_TAKES_FOREVER:
+        if seed == SEED_THAT_TAKES_FOREVER or (seed == SEED_THAT_HANGS_ONCE and not (folder / "hung").exists()):
+            (folder / "hung").touch()
             time.sleep(600)
         if seed == SEED_THAT_IS_REFUSED:
             answer(out, b"", {"error": "RenderError", "message": "no such scene"})

@@ -100,6 +100,15 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(blender):
     assert len(_pids(blender)) == 2
 
 
+def test_a_worker_that_hangs_is_ended_and_its_picture_made_again(blender, caplog):
+    jobs = [Job("stuck", SCENE, fake_worker.SEED_THAT_HANGS_ONCE), *TEN]
+    with Pool(SETTINGS, 1, blender=blender, patience=Patience(silence_s=4)) as pool:
+        assert dict(pool.render(jobs)) == _expected(jobs)
+    assert "has not answered for 4 seconds" in caplog.text
+    assert "'stuck' is rendered again" in caplog.text
+    assert _no_process_is_left(blender)
+
+
 def test_a_picture_that_ends_three_workers_is_reported_with_their_last_words(blender, caplog):
     jobs = [Job("deadly", SCENE, fake_worker.SEED_THAT_KILLS), *TEN]
     with (
@@ -224,6 +233,8 @@ def test_wrong_settings_are_refused_before_anything_starts(tmp_path):
         Settings(quality("draft"), resolution=8, threads=0)
     with pytest.raises(ValueError, match="expected tries"):
         Patience(tries=0)
+    with pytest.raises(ValueError, match="silence of more than 0 seconds, not nan"):
+        Patience(silence_s=float("nan"))
     with pytest.raises(FileNotFoundError, match="no such program"):
         Pool(SETTINGS, 1, blender=tmp_path / "nothing")
     text = tmp_path / "text"
