@@ -21,13 +21,13 @@ from ident3d.storage.card import write_card
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER
 from ident3d.storage.shard import ShardRows, write_shard
+from render.folder import WORKSHOP
 from render.journal import Entry, Journal
 from render.plan import Plan, Shard
 
 __all__ = ["Assembly"]
 
 _LOG = logging.getLogger("ident3d.render")
-_WORKSHOP = ".render"
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,8 @@ class Assembly:
             return None
         if settings != self.settings:
             raise DatasetError(
-                f"{self.path(shard)} was made with other settings than those in {self.root / MANIFEST_NAME}"
+                f"{self.path(shard)} was made with other settings than those of {self.root / MANIFEST_NAME}, or of the "
+                "command where that is missing"
             )
         return record
 
@@ -158,7 +159,7 @@ class Assembly:
         return {record.name: record for record in Manifest.read(self.root).shards}
 
     def _journal_path(self, shard: Shard) -> Path:
-        return self.root / _WORKSHOP / "journal" / f"{shard.name}.journal"
+        return self.root / WORKSHOP / "journal" / f"{shard.name}.journal"
 
     def _record_path(self, shard: Shard) -> Path:
-        return self.root / _WORKSHOP / "shards" / f"{shard.name}.json"
+        return self.root / WORKSHOP / "shards" / f"{shard.name}.json"

@@ -4,15 +4,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from ident3d.errors import DatasetError
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 
-__all__ = ["check_space", "check_writable", "picture_bytes", "started"]
+__all__ = ["WORKSHOP", "check_space", "check_writable", "picture_bytes", "started"]
+
+WORKSHOP = ".render"
+"""The folder inside a dataset's own that holds what is known of finished and unfinished shards."""
 
 
 def started(root: Path) -> Manifest | None:
     """Return the manifest of a dataset that was begun in a folder; None where the folder is empty or not there.
 
-    Files whose names start with a dot do not count: a cloned repository is empty too.
+    Files whose names start with a dot do not count: a cloned repository is empty too. A folder that lost its manifest
+    alone counts as empty as well, since the records of its shards tell with which settings they were made.
 
     Raises:
         NotADirectoryError: if ``root`` is a file.
@@ -24,7 +29,9 @@ def started(root: Path) -> Manifest | None:
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is a file; expected a folder to render into")
     if (root / MANIFEST_NAME).exists():
-        return Manifest.read(root)
+        return _manifest(root)
+    if (root / WORKSHOP).is_dir():
+        return None
     others = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
     if others:
         raise ValueError(
@@ -60,6 +67,18 @@ def picture_bytes(resolution: int) -> float:
     Fitted to draft pictures, which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
     """
     return float(6.03 * resolution**1.6)
+
+
+def _manifest(root: Path) -> Manifest:
+    try:
+        return Manifest.read(root)
+    except DatasetError as error:
+        if not (root / WORKSHOP).is_dir():
+            raise
+        raise DatasetError(
+            f"{error}. Delete that file and run the command with which the dataset was begun: the shards that are "
+            "there are kept, and the manifest is written again"
+        ) from error
 
 
 def _existing(root: Path) -> Path:

@@ -83,6 +83,8 @@ def produce(root: Path, plan: Plan, part: Part, pool: Pool) -> Production:
     with pool:
         plan = _for_blender(plan, pool.about)
         assembly = Assembly(root, plan)
+        if before is None:  # a folder that lost its manifest may hold shards all the same
+            unfinished = assembly.unfinished(shards)
         assembly.compose()  # the settings stand before the first picture
         _announce(root, plan, part, unfinished, pool.about)
         start = time.perf_counter()

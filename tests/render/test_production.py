@@ -82,6 +82,30 @@ def test_other_settings_are_refused_line_by_line(tmp_path):
         produce(tmp_path, other, Part(), FakePool())
 
 
+@pytest.mark.parametrize("damage", ["", '{"splits"'])
+def test_a_damaged_manifest_is_written_again_over_the_shards_that_are_there(tmp_path, damage):
+    with pytest.raises(RuntimeError):
+        produce(tmp_path, small_plan(), Part(), FakePool(fail_after=11))
+    before = Manifest.read(tmp_path).shards
+    assert before
+    (tmp_path / "manifest.json").write_text(damage)
+    with pytest.raises(DatasetError, match=r"not JSON(.|\n)*Delete that file and run the command"):
+        produce(tmp_path, small_plan(), Part(), FakePool())
+    (tmp_path / "manifest.json").unlink()
+    production = produce(tmp_path, small_plan(), Part(), FakePool())
+    assert (production.outcome.rendered, production.outcome.kept) == (19, 3)
+    assert production.manifest.is_complete
+    assert all(record in production.manifest.shards for record in before)
+
+
+def test_shards_of_other_settings_are_refused_where_the_manifest_is_gone(tmp_path):
+    produce(tmp_path, small_plan(), Part(), FakePool())
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(DatasetError, match="made with other settings"):
+        produce(tmp_path, small_plan(seed=1), Part(), FakePool())
+    assert not (tmp_path / "manifest.json").exists()
+
+
 def test_a_machine_that_cannot_render_leaves_no_folder(tmp_path):
     with pytest.raises(DeviceMissingError):
         produce(tmp_path / "new", small_plan(), Part(), FakePool(missing=DeviceMissingError("no device cuda")))
