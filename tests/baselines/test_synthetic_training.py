@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from baselines.losses import InfoNCE
 from baselines.synthetic.anisotropy import aninfonce_rows
-from baselines.synthetic.budgets import PAPER, QUICK, QUICK_ANINFONCE, Budget, parse_budget
+from baselines.synthetic.budgets import PAPER, PAPER_ANINFONCE, QUICK, QUICK_ANINFONCE, Budget, parse_budget
 from baselines.synthetic.encoder import StackedEncoder
 from baselines.synthetic.mixing import MixingNetwork
 from baselines.synthetic.progress import Progress
@@ -28,6 +28,7 @@ def sphere_row(dim=2):
 
 def test_the_paper_budget_is_appendix_a3():
     assert (PAPER.dim, PAPER.batch, PAPER.steps, PAPER.learning_rate) == (10, 6144, 300_000, 1e-4)
+    assert PAPER.scalar_learning_rate == PAPER.learning_rate  # the box's size is a parameter like any other
     assert PAPER.rate(0.0) == PAPER.rate(0.999) == 1.0
     assert PAPER.hidden_type(CPU) is torch.float32
 
@@ -36,7 +37,10 @@ def test_a_number_of_seconds_is_a_budget():
     budget = parse_budget("90")
     assert (budget.seconds, budget.steps, budget.dim, budget.name) == (90.0, None, 10, "90s")
     assert parse_budget("quick") is QUICK
-    assert parse_budget("quick", learns_precision=True) == QUICK_ANINFONCE
+    assert parse_budget("quick", learns_precision=True) is QUICK_ANINFONCE
+    assert parse_budget("paper") is PAPER
+    assert parse_budget("paper", learns_precision=True) is PAPER_ANINFONCE
+    assert parse_budget("90", learns_precision=True).scalar_learning_rate == QUICK_ANINFONCE.scalar_learning_rate
     with pytest.raises(ValueError, match="paper, quick or a number of seconds"):
         parse_budget("slow")
     with pytest.raises(ValueError, match="positive"):
