@@ -99,6 +99,16 @@ def test_a_map_that_makes_the_marginal_uniform_scores_what_rows_9_and_10_do(dim,
     assert 100 * scores.mean == pytest.approx(percent, abs=0.3)
 
 
+@pytest.mark.parametrize(("dim", "percent"), [(4, 88.36), (10, 95.13)])
+def test_directions_without_lengths_leave_row_12_where_the_guide_says(dim, percent):
+    """Of a normal marginal, z / |z| explains (E|z|)^2 / dim of the variance of z."""
+    mean_length = math.sqrt(2) * math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2))
+    assert 100 * mean_length**2 / dim == pytest.approx(percent, abs=0.01)
+    z = table1(dim)[11].experiment.process.latents(100_000, torch_generator(0, "test"))
+    scores = affine_r2(z, torch.nn.functional.normalize(z, dim=-1), factors=plain_factors(dim), protocol="paper")
+    assert 100 * scores.mean == pytest.approx(percent, abs=0.6)  # the protocol scores few of them
+
+
 def test_the_mass_to_move_grows_from_none_to_all():
     for panel, few, many in (("sphere", 0.01, 1e3), ("box", 0.01, 1e4)):
         assert mass_to_move(panel, few, 4) < 0.01
