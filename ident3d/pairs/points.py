@@ -168,7 +168,9 @@ def check_coordinates(coordinates: Tensor, what: str, factors: Factors) -> None:
 
 def _lowest_twin(coordinates: npt.NDArray[np.float32]) -> npt.NDArray[np.int64] | None:
     """Return the lowest id with the same coordinates for every id, or None when all rows are distinct."""
-    multipliers = np.random.Generator(np.random.Philox(0)).integers(2**63, size=coordinates.shape[1], dtype=np.uint64)
+    multipliers = np.random.Generator(np.random.Philox(0)).integers(
+        2**63, size=(coordinates.shape[1],), dtype=np.uint64
+    )
     bits = coordinates.view(np.uint32)
     key = np.zeros(len(coordinates), dtype=np.uint64)
     for column, multiplier in enumerate(multipliers):
