@@ -3,6 +3,7 @@
 Run as ``python -m benchmarks.curves RUN [RUN ...] -o OUT.png``.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +39,7 @@ class Options:
             (line,) = axes.plot(seen, [score["r2"] for score in scores], label=recipe.name)
             if "r2/content" in scores[-1]:
                 for group, style in (("content", "--"), ("style", ":")):
-                    values = [score[f"r2/{group}"] for score in scores]
+                    values = [score.get(f"r2/{group}", math.nan) for score in scores]
                     axes.plot(seen, values, style, color=line.get_color(), linewidth=1, label=f"{recipe.name}, {group}")
         axes.set(xlabel="thousands of pictures seen", ylabel="R2, validation part", ylim=(-0.05, 1))
         axes.grid(alpha=0.3)
