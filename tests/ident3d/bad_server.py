@@ -1,0 +1,62 @@
+"""A server of files on this machine, which breaks off and refuses when it is told to."""
+
+import http.server
+import re
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves files out of memory, as badly as it is told to.
+
+    Attributes:
+        files: contents by path.
+        ranges: whether it knows ranges.
+        cuts: for the coming requests, after how many bytes the connection breaks; None does not.
+        statuses: for the coming requests, a status to refuse with; None does not.
+        asked: (method, path, range) of every request so far.
+    """
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.ranges, self.cuts, self.statuses, self.asked = {}, True, [], [], []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/files"
+
+    def gets(self):
+        return [(path, asked) for method, path, asked in self.asked if method == "GET"]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self._answer(body=False)
+
+    def do_GET(self):
+        self._answer(body=True)
+
+    def _answer(self, *, body):
+        asked = self.headers.get("Range")
+        self.server.asked.append((self.command, self.path.removeprefix("/files/"), asked))
+        data = self.server.files.get(self.path.removeprefix("/files/"))
+        status = self.server.statuses.pop(0) if body and self.server.statuses else None
+        if data is None or status is not None:
+            self.send_error(status or 404)
+            return
+        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and self.server.ranges else 0
+        if asked and start >= len(data) and self.server.ranges:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(data)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        if body:
+            cut = self.server.cuts.pop(0) if self.server.cuts else None
+            self.wfile.write(data[start:] if cut is None else data[start : start + cut])
+
+    def log_message(self, *args):
+        pass
