@@ -97,7 +97,7 @@ def footer(outcomes: Mapping[int, Outcome], budget: Mapping[str, object]) -> str
     runs = sorted({len(outcome.seeds) for outcome in held})
     steps = sorted({outcome.final.step for outcome in held})
     how = (
-        f"Mean ± standard deviation over {_span(runs)} seeds. Budget {budget['name']}: {budget['dim']} latents, "
+        f"{_of_seeds(runs)}. Budget {budget['name']}: {budget['dim']} latents, "
         f"batches of {budget['batch']}, {_span(steps)} steps{_of_all(budget)}. "
         f"Training took {seconds:.0f} s for all rows together"
         + (f", at load averages of {min(loads):g} to {max(loads):g}." if loads else ".")
@@ -108,6 +108,10 @@ def footer(outcomes: Mapping[int, Outcome], budget: Mapping[str, object]) -> str
         *(f"Command: `{command}`" for command in commands),
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def _of_seeds(runs: Sequence[int]) -> str:
+    return "One seed" if set(runs) == {1} else f"Mean ± standard deviation over {_span(runs)} seeds"
 
 
 def _of_all(budget: Mapping[str, object]) -> str:

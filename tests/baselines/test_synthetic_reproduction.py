@@ -55,7 +55,7 @@ def test_rows_that_are_done_are_not_trained_again(tmp_path, monkeypatch):
 def test_other_seeds_train_again(tmp_path):
     reproduction("aninfonce", tmp_path).run((1,))
     text = reproduction("aninfonce", tmp_path, seeds=(0,)).run((1,))
-    assert "over 1 seeds" in text
+    assert "One seed. Budget" in text
 
 
 def test_results_of_another_budget_are_refused(tmp_path):
