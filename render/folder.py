@@ -73,7 +73,8 @@ def _manifest(root: Path) -> Manifest:
     try:
         return Manifest.read(root)
     except DatasetError as error:
-        if not (root / WORKSHOP).is_dir():
+        is_garbled = isinstance(error.__cause__, ValueError)  # and not one of another version, which is whole
+        if not is_garbled or not (root / WORKSHOP).is_dir():
             raise
         raise DatasetError(
             f"{error}. Delete that file and run the command with which the dataset was begun: the shards that are "

@@ -98,6 +98,14 @@ def test_a_damaged_manifest_is_written_again_over_the_shards_that_are_there(tmp_
     assert all(record in production.manifest.shards for record in before)
 
 
+def test_a_manifest_of_another_version_is_not_to_be_deleted(tmp_path):
+    produce(tmp_path, small_plan(), Part(), FakePool())
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    with pytest.raises(DatasetError, match=r"schema version 2; this ident3d reads 1$"):
+        produce(tmp_path, small_plan(), Part(), FakePool())
+
+
 def test_shards_of_other_settings_are_refused_where_the_manifest_is_gone(tmp_path):
     produce(tmp_path, small_plan(), Part(), FakePool())
     (tmp_path / "manifest.json").unlink()
