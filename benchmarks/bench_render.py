@@ -24,15 +24,14 @@ import tyro
 from PIL import Image
 from tqdm import tqdm
 
+from ident3d.scene.scene import Scene
+from ident3d.scene.world import HueMap, World
 from render.devices import Device
-from render.hue import HueMap
 from render.pool import Job, Pool
 from render.process import WorkerProcess
 from render.program import Program
 from render.quality import QUALITIES, quality
-from render.scene import Scene
 from render.settings import Settings
-from render.world import World
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "render" / "data" / "reference"
 SIZES = (224, 64)

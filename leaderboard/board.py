@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ident3d import codec
 from ident3d.errors import Ident3DError
 from ident3d.storage.atomic import write_text
-from ident3d.submission import strict_json
 from leaderboard.entry import Entry, folded_name
 from leaderboard.tracks import Track, read_tracks
 
@@ -123,7 +123,7 @@ def _read(path: Path) -> tuple[Entry | None, list[str]]:
         return None, ["no plain file"]
     try:
         with path.open("rb") as file:
-            data = strict_json.loads(file.read(strict_json.MAX_BYTES + 1), "the file")
+            data = codec.loads(file.read(codec.MAX_BYTES + 1), "the file")
     except (ValueError, OSError) as error:
         return None, [str(error)]
     return Entry.of(data)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from ident3d.submission import Compute, strict_json
+from ident3d import codec
+from ident3d.codec import Rule, parse, to_data
+from ident3d.submission import Compute
 from ident3d.submission.metadata import LINK, METRICS, ROLES, SHA256, TEXT
-from ident3d.submission.schema import Rule, parse, to_data
 
 __all__ = ["SCHEMA_VERSION", "Entry", "Kind", "Result", "Verification", "folded_name"]
 
@@ -174,7 +175,7 @@ class Entry:
 
     def to_json(self) -> str:
         """Return the text of the entry's file."""
-        return strict_json.dumps(to_data(self))
+        return codec.dumps(to_data(self))
 
     @classmethod
     def of(cls, data: Any, *, check_digest: bool = True) -> tuple[Entry | None, list[str]]:

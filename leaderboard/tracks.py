@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ident3d import codec
+from ident3d.codec import Rule, parse
 from ident3d.errors import Ident3DError
 from ident3d.storage.manifest import Manifest
-from ident3d.submission import strict_json
 from ident3d.submission.metadata import SHA256, TEXT
-from ident3d.submission.schema import Rule, parse
 
 __all__ = ["TRACKS_NAME", "Track", "TrackError", "read_tracks"]
 
@@ -78,7 +78,7 @@ def read_tracks(folder: Path) -> dict[str, Track]:
     if not path.exists():
         path = Path(__file__).with_name(TRACKS_NAME)
     try:
-        data = strict_json.loads(path.read_bytes(), str(path))
+        data = codec.loads(path.read_bytes(), str(path))
     except ValueError as error:
         raise TrackError(str(error)) from error
     found, faults = parse(_Tracks, data, TRACKS_NAME)

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ident3d.scene.scene import Scene
 from render.errors import WorkerDiedError
 from render.process import WorkerProcess
 from render.program import Program
-from render.scene import Scene
 from render.settings import About, Settings
 
 __all__ = ["Keeper", "Patience"]

@@ -8,10 +8,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
+from ident3d.scene.scene import Scene
 from render.errors import RenderError
 from render.keeper import Keeper, Patience
 from render.program import Program
-from render.scene import Scene
 from render.settings import About, Settings
 
 __all__ = ["Job", "Pool"]

@@ -12,10 +12,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import IO, Any
 
+from ident3d.codec import from_plain, to_plain
+from ident3d.scene.scene import Scene
 from render.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
-from render.plain import from_plain, to_plain
 from render.program import Program
-from render.scene import Scene
 from render.settings import About, Settings
 from render.worker import GREETING
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from render.plain import from_plain, to_plain
+from ident3d.codec import from_plain, to_plain
 
 __all__ = ["QUALITIES", "Denoiser", "DenoiserQuality", "LightChoice", "Prefilter", "Quality", "quality"]
 

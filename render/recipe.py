@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ident3d.errors import DatasetError
+from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
 from render.quality import Quality
-from render.world import World
 
 __all__ = ["Recipe", "series_of"]
 

@@ -5,10 +5,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from ident3d.randomness import integer_seed
+from ident3d.scene.world import World
 from ident3d.storage.picture import decode
 from render.mosaic import mosaic
 from render.pool import Job, Pool
-from render.world import World
 
 __all__ = ["traversal", "traversal_latents"]
 

@@ -19,10 +19,10 @@ from typing import Any, BinaryIO
 if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
     sys.path[:] = [str(Path(__file__).resolve().parents[1]), *(p for p in sys.path if p != str(Path(__file__).parent))]
 
+from ident3d.codec import from_plain, to_plain
 from ident3d.machine.blender import why_no_bpy
+from ident3d.scene.scene import Scene
 from render.errors import BlenderMissingError, RenderError
-from render.plain import from_plain, to_plain
-from render.scene import Scene
 from render.settings import Settings
 
 __all__ = ["GREETING", "main"]

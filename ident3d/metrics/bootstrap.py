@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.factors import Factor
-from ident3d.metrics.correlation import Matching
+from ident3d.metrics.evaluation import Targets
+from ident3d.metrics.mcc import Matching
 from ident3d.metrics.scores import FactorScores
-from ident3d.metrics.targets import Targets
 
 __all__ = ["Statistic", "bootstrap", "correlation_statistic", "interval", "r2_statistic", "rank_correlation_statistic"]
 
@@ -117,7 +117,7 @@ def rank_correlation_statistic(matching: Matching, ranks: Array, target_ranks: A
     Args:
         matching: which dimension stands for which factor.
         ranks: (N, d) standardised ranks of the dimensions.
-        target_ranks: (N, C) ranks of the targets, see :func:`~ident3d.metrics.correlation.circular_ranks`.
+        target_ranks: (N, C) ranks of the targets, see :func:`~ident3d.metrics.mcc.circular_ranks`.
         targets: the factors.
     """
     x, y, weights = _matched_pairs(matching, ranks, target_ranks, targets)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.metrics.affine import determination
-from ident3d.metrics.correlation import correlations, match
-from ident3d.metrics.targets import Targets
+from ident3d.metrics.evaluation import Targets
+from ident3d.metrics.mcc import correlations, match
+from ident3d.metrics.r2 import determination
 
 __all__ = ["chance_correlation", "permutations", "r2_with_chance"]
 

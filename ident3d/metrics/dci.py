@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.metrics.affine import determination
 from ident3d.metrics.evaluation import Evaluation
+from ident3d.metrics.r2 import determination
 
 __all__ = ["Disentanglement", "completeness", "disentanglement", "disentanglement_of", "lasso"]
 

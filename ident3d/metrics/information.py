@@ -12,8 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from ident3d.latents import check_finite
-from ident3d.metrics.evaluation import as_ids, as_matrix
-from ident3d.metrics.protocols import hashed_half
+from ident3d.metrics.evaluation import as_ids, as_matrix, hashed_half
 
 __all__ = ["Information", "information"]
 

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.factors import Factors
-from ident3d.metrics.affine import AffineMap, determination
-from ident3d.metrics.evaluation import Evaluation
-from ident3d.metrics.protocols import DEFAULT_PROTOCOL, Protocol
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol
+from ident3d.metrics.r2 import AffineMap, determination
 from ident3d.metrics.scores import FactorScores
 
 __all__ = ["NonlinearMap", "nonlinear_r2"]

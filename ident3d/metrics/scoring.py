@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 import ident3d
 from ident3d.factors import Factors
-from ident3d.metrics.affine import AffineMap, determination
 from ident3d.metrics.bootstrap import (
     Statistic,
     bootstrap,
@@ -22,12 +21,12 @@ from ident3d.metrics.bootstrap import (
     rank_correlation_statistic,
 )
 from ident3d.metrics.chance import Regressor, chance_correlation, permutations, r2_with_chance
-from ident3d.metrics.correlation import circular_ranks, correlations, match, ranks
 from ident3d.metrics.dci import disentanglement
 from ident3d.metrics.dimension import DegenerateEmbeddingWarning, diagnose
-from ident3d.metrics.evaluation import Evaluation
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol
+from ident3d.metrics.mcc import circular_ranks, correlations, match, ranks
 from ident3d.metrics.nonlinear import NonlinearMap
-from ident3d.metrics.protocols import DEFAULT_PROTOCOL, Protocol
+from ident3d.metrics.r2 import AffineMap, determination
 from ident3d.metrics.scores import FactorScores, Metric, Scores
 from ident3d.randomness import generator
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ident3d.submission.schema import Rule
+from ident3d.codec import Rule
 
 __all__ = ["LINK", "MAX_SEEDS", "METRICS", "ROLES", "SHA256", "TEXT", "Compute", "Metadata"]
 

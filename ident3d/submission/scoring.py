@@ -15,7 +15,7 @@ from ident3d.factors import Factors
 from ident3d.metrics import DEFAULT_PROTOCOL, Scores
 from ident3d.metrics import score as score_embeddings
 from ident3d.metrics.scoring import Extra
-from ident3d.submission.arrays import named
+from ident3d.submission.archive import named
 from ident3d.submission.submission import Submission
 
 if TYPE_CHECKING:

@@ -13,14 +13,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ident3d import codec
+from ident3d.codec import parse, to_data
 from ident3d.errors import SubmissionError
 from ident3d.metrics.evaluation import as_array
 from ident3d.storage.atomic import atomic_file
-from ident3d.submission import strict_json
-from ident3d.submission.arrays import check_embeddings, check_ids, decode_array, encode_array
-from ident3d.submission.members import DOCUMENT, IDS, Members, embeddings_name, is_archive, open_members
+from ident3d.submission.archive import (
+    DOCUMENT,
+    IDS,
+    Members,
+    check_embeddings,
+    check_ids,
+    decode_array,
+    embeddings_name,
+    encode_array,
+    is_archive,
+    open_members,
+)
 from ident3d.submission.metadata import Metadata
-from ident3d.submission.schema import parse, to_data
 
 __all__ = ["SCHEMA_VERSION", "Submission"]
 
@@ -82,7 +92,7 @@ class Submission:
         encoded = {name: encode_array(array) for name, array in arrays.items()}
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in encoded.items()}
         document = {"schema_version": SCHEMA_VERSION, "metadata": to_data(metadata), "sha256": sums}
-        encoded[DOCUMENT] = strict_json.dumps(document).encode()
+        encoded[DOCUMENT] = codec.dumps(document).encode()
         (_write_archive if is_archive(path) else _write_folder)(path, encoded)
         return cls(metadata, arrays[IDS], tuple(array for name, array in arrays.items() if name != IDS), sums)
 
@@ -139,7 +149,7 @@ def _document(members: Members) -> tuple[Metadata | None, dict[str, str] | None,
     if DOCUMENT not in members.sizes:
         return None, None, []
     try:
-        data = strict_json.loads(members.read(DOCUMENT), DOCUMENT)
+        data = codec.loads(members.read(DOCUMENT), DOCUMENT)
     except (ValueError, SubmissionError) as error:
         return None, None, [str(error)]
     if not isinstance(data, dict) or set(data) != set(_FIELDS):

@@ -10,13 +10,13 @@ from typing import Any
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.latents import sample_latents
 from ident3d.machine.blender import RELEASES, missing_packages
+from ident3d.scene.world import World
 from ident3d.storage.picture import decode
 from render.commands.hardware import Hardware, QualityName
 from render.devices import GPUS
 from render.errors import DeviceMissingError, RenderError
 from render.pool import Job
 from render.quality import quality
-from render.world import World
 
 __all__ = ["Check"]
 

@@ -16,6 +16,7 @@ import tyro
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.factors import FACTORS
 from ident3d.latents import check_latents
+from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
 from render.commands.hardware import Hardware, HueMapName, QualityName
 from render.folder import picture_bytes, started
@@ -25,7 +26,6 @@ from render.plan import Plan, rows_per_shard
 from render.production import Production, produce
 from render.quality import quality
 from render.recipe import Recipe
-from render.world import World
 
 if TYPE_CHECKING:  # it loads torch
     from ident3d.conditionals import Conditional

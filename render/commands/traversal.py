@@ -8,11 +8,11 @@ import tyro
 
 from ident3d.commandline import EXIT_OK
 from ident3d.latents import sample_latents
+from ident3d.scene.world import World
 from render.commands.hardware import Hardware, HueMapName, QualityName
 from render.mosaic import check_output
 from render.quality import quality
 from render.traversal import traversal, traversal_latents
-from render.world import World
 
 __all__ = ["Traversal"]
 

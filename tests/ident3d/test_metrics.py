@@ -11,7 +11,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from ident3d import metrics
 from ident3d.factors import Factor, Factors
-from ident3d.metrics.protocols import hashed_half
+from ident3d.metrics.evaluation import hashed_half
 
 PLAIN = metrics.plain_factors
 

@@ -6,7 +6,6 @@ from scipy.stats import spearmanr
 
 from ident3d.factors import Factor, Factors
 from ident3d.metrics import plain_factors
-from ident3d.metrics.affine import AffineMap, determination
 from ident3d.metrics.bootstrap import (
     bootstrap,
     correlation_statistic,
@@ -14,8 +13,9 @@ from ident3d.metrics.bootstrap import (
     r2_statistic,
     rank_correlation_statistic,
 )
-from ident3d.metrics.correlation import circular_ranks, correlations, match, ranks
 from ident3d.metrics.evaluation import Evaluation
+from ident3d.metrics.mcc import circular_ranks, correlations, match, ranks
+from ident3d.metrics.r2 import AffineMap, determination
 
 CIRCLE = Factors((Factor("turn", "angle", -np.pi, np.pi, "rad", period=2 * np.pi),))
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ident3d import metrics
-from ident3d.metrics.affine import AffineMap, determination
-from ident3d.metrics.targets import Targets
+from ident3d.metrics.evaluation import Targets
+from ident3d.metrics.r2 import AffineMap, determination
 
 DATA = Path(__file__).parent / "data"
 VALUES = json.loads((DATA / "metrics_reference.json").read_text())

@@ -9,11 +9,11 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
 from render.plan import Plan
 from render.quality import quality
 from render.recipe import Recipe
-from render.world import World
 
 RESOLUTION = 8
 

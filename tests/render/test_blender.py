@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ident3d.scene.world import World
 from render.devices import Device
 from render.errors import BlenderMissingError, DeviceMissingError, RenderError
 from render.pool import Job, Pool
@@ -16,7 +17,6 @@ from render.process import WorkerProcess
 from render.program import Program
 from render.quality import LightChoice, quality
 from render.settings import Settings
-from render.world import World
 
 pytestmark = pytest.mark.skipif(find_spec("bpy") is None, reason="bpy is not installed")
 

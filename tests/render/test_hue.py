@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from render.hue import HueMap
+from ident3d.scene.world import HueMap
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from enum import StrEnum
 
 import pytest
 
-from render.plain import from_plain, to_plain
+from ident3d.codec import from_plain, to_plain
 
 
 class Kind(StrEnum):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ident3d.scene.world import World
 from render.errors import RenderError
 from render.png import pixels_only
-from render.world import World
 from tests.render.fake_renderer import FakeRenderer
 
 

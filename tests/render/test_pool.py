@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ident3d.scene.world import World
 from render.errors import BlenderMissingError, RenderError, WorkerDiedError
 from render.keeper import Patience
 from render.pool import Job, Pool
 from render.quality import quality
 from render.settings import Settings
-from render.world import World
 from tests.render import fake_worker
 
 ROOT = Path(__file__).resolve().parents[2]

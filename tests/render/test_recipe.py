@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from ident3d.errors import DatasetError
+from ident3d.scene.world import HueMap, World
 from ident3d.storage.manifest import Manifest
-from render.hue import HueMap
 from render.quality import quality
 from render.recipe import Recipe
-from render.world import World
 from tests.render.fake_renderer import small_plan
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from render.scene import Body, Camera, Light, LightKind, Material, Scene
+from ident3d.scene.scene import Body, Camera, Light, LightKind, Material, Scene
 
 BODY = Body("slab", "plane", 2.0, (0, 0, 1), (0, 0, 0.5), (1, 0.5, 0), Material())
 LAMP = Light("lamp", LightKind.SPOT, 10.0, 0.1, (0, 0, 5), (0, 0, 1), cone=1.0, blend=0.0, draws=2)

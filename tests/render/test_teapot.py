@@ -4,9 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from render.mesh import plane, welded
-from render.shapes import SHAPES, shape
-from render.teapot import bernstein, teapot
+from ident3d.scene.meshes import SHAPES, bernstein, plane, shape, teapot, welded
 
 
 def _edges(mesh):

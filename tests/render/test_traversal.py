@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ident3d.randomness import integer_seed
+from ident3d.scene.world import World
 from ident3d.storage.picture import decode
 from render.traversal import traversal, traversal_latents
-from render.world import World
 from tests.render.fake_renderer import RESOLUTION, FakeRenderer
 
 

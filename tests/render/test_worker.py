@@ -7,14 +7,14 @@ import subprocess
 import numpy as np
 import pytest
 
+from ident3d.codec import to_plain
+from ident3d.scene.world import World
 from render.errors import BlenderMissingError
-from render.plain import to_plain
 from render.pool import Job, Pool
 from render.program import Program
 from render.quality import quality
 from render.settings import Settings
 from render.worker import GREETING
-from render.world import World
 from tests.render.command_line import needs_bpy
 
 PROGRAM = Program.find()

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from ident3d.factors import FACTORS, Factor, Factors
-from render.hue import HueMap
-from render.law import BodyLaw, LightLaw, Orbit, Paint
-from render.scene import LightKind, Scene
-from render.world import World
+from ident3d.scene.scene import LightKind, Scene
+from ident3d.scene.world import BodyLaw, HueMap, LightLaw, Orbit, Paint, World
 
 S = 4.4421  # the teapot's largest dimension
 

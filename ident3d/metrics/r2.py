@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import Evaluation
-from ident3d.metrics.protocols import DEFAULT_PROTOCOL, Protocol
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol, Targets
 from ident3d.metrics.scores import FactorScores
-from ident3d.metrics.targets import Targets
 
 __all__ = ["AffineMap", "affine_r2", "determination"]
 

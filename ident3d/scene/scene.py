@@ -2,7 +2,7 @@
 
 A :class:`Scene` is what a worker process is sent. It holds all that Blender needs beside the quality, the
 resolution and the sampling seed, and it is described without Blender, with the standard library alone. The law
-that makes scenes out of latents is :mod:`render.world`.
+that makes scenes out of latents is :mod:`ident3d.scene.world`.
 
 Units are Blender units, radians, watts (W/m^2 for a sun) and linear RGB unless a field says otherwise.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from render.plain import from_plain, to_plain
+from ident3d.codec import from_plain, to_plain
 
 __all__ = ["Body", "Camera", "Colour", "Light", "LightKind", "Material", "Scene", "Vector"]
 
@@ -83,7 +83,7 @@ class Body:
 
     Attributes:
         name: unique in the scene.
-        shape: name of its mesh, one of ``render.shapes.SHAPES``.
+        shape: name of its mesh, one of ``ident3d.scene.meshes.SHAPES``.
         scale: size in units of the mesh.
         location: where its origin lies.
         rotation: Euler angles about x, y and z, applied in this order.

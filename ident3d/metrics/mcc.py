@@ -12,10 +12,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import Evaluation
-from ident3d.metrics.protocols import DEFAULT_PROTOCOL, Protocol
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol, Targets
 from ident3d.metrics.scores import FactorScores
-from ident3d.metrics.targets import Targets
 
 __all__ = ["Correlation", "Matching", "circular_ranks", "correlations", "match", "mcc", "ranks"]
 

@@ -1,21 +1,149 @@
-"""Schemas: data classes whose fields say what they accept, read from plain data with every fault named at once."""
+"""Data classes and JSON: strict reading that names every error at once, and plain data for manifests and pipes."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass
-from typing import Any, TypeVar
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Rule", "parse", "to_data"]
+__all__ = ["MAX_BYTES", "Rule", "dumps", "from_plain", "loads", "parse", "to_data", "to_plain"]
 
 T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Return ``value`` as dicts, lists, numbers and strings that JSON can hold.
+
+    Args:
+        value: a dataclass, tuple, enum, string, number or None, nested in any way.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def from_plain(kind: type[T], data: Any) -> T:
+    """Return the ``kind`` that :func:`to_plain` wrote as ``data``.
+
+    Args:
+        kind: a dataclass whose fields are dataclasses, tuples, enums, strings, numbers, or unions of these.
+        data: plain data, as JSON reads it.
+
+    Raises:
+        ValueError: if a field is missing or unknown, or a value is not of its field's type.
+    """
+    value: T = _read(kind, data, kind.__name__)
+    return value
+
+
+def _read(kind: Any, data: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _read_union(kind, data, where)
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _read_dataclass(kind, data, where)
+    if origin is tuple and isinstance(data, list | tuple):
+        return _read_tuple(get_args(kind), data, where)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(data)
+    if kind is float and isinstance(data, int | float) and not isinstance(data, bool):
+        return float(data)
+    if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
+        return data
+    raise ValueError(f"{where}: expected {kind}, got {data!r}")
+
+
+def _read_union(kind: Any, data: Any, where: str) -> Any:
+    for member in get_args(kind):
+        try:
+            return _read(member, data, where)
+        except ValueError:
+            continue
+    raise ValueError(f"{where}: expected {kind}, got {data!r}")
+
+
+# Data of a wrong type are wrong values to whoever reads a file, so everything here is a ValueError.
+def _read_dataclass(kind: Any, data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: expected the fields of {kind.__name__}, got {data!r}")  # noqa: TRY004 - see above
+    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    hints = get_type_hints(kind)
+    if not required <= set(data) <= set(hints):
+        raise ValueError(f"{where}: expected the fields {', '.join(hints)}, got {', '.join(map(str, data))}")
+    return kind(**{name: _read(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+
+
+def _read_tuple(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(data)
+    if len(kinds) != len(data):
+        raise ValueError(f"{where}: expected {len(kinds)} values, got {len(data)}")
+    return tuple(_read(kind, item, where) for kind, item in zip(kinds, data, strict=True))
+
+
+MAX_BYTES = 1 << 20
+_SHOWN = 60  # characters of what is wrong
+
+
+def loads(data: bytes, what: str) -> Any:
+    """Parse JSON.
+
+    Args:
+        data: UTF-8 text of at most a megabyte.
+        what: what it is, for the message.
+
+    Raises:
+        ValueError: if it is no JSON, holds NaN or an infinite number, or a key twice in one object.
+    """
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"{what} has {len(data)} bytes; at most {MAX_BYTES} are read")
+    try:
+        return json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+    except (ValueError, RecursionError) as error:  # a decoding error is a ValueError
+        raise ValueError(f"{what} is not strict JSON: {error}") from error
+
+
+def dumps(data: Any) -> str:
+    """Write JSON with a line for each value, keys in the order given; ValueError for NaN and infinity."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:_SHOWN]!r} stands twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:_SHOWN]} is too large")
+    return value
+
+
 _KEY = "rule"
-_SHOWN = 60
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,118 @@ Nothing is ever unpacked to disk. An archive's table of contents is checked firs
 
 from __future__ import annotations
 
+import io
 import lzma
+import math
 import re
+import tokenize
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ident3d.codec import MAX_BYTES
 from ident3d.errors import SubmissionError
 from ident3d.submission.metadata import MAX_SEEDS
-from ident3d.submission.strict_json import MAX_BYTES
 
-__all__ = ["DOCUMENT", "IDS", "Members", "embeddings_name", "is_archive", "open_members"]
+__all__ = [
+    "DOCUMENT",
+    "IDS",
+    "MAX_WIDTH",
+    "Members",
+    "check_embeddings",
+    "check_ids",
+    "decode_array",
+    "embeddings_name",
+    "encode_array",
+    "is_archive",
+    "named",
+    "open_members",
+]
+
+MAX_WIDTH = 1 << 16
+_NAMED = 5
+_SHOWN = 200  # characters of numpy's message, which may quote the header
+_UNREADABLE = (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError, tokenize.TokenError)
+_NPY: Any = np.lib.format  # numpy 1 has no types for it
+
+
+def encode_array(array: npt.NDArray[Any]) -> bytes:
+    """Return an array as the bytes of a .npy file."""
+    file = io.BytesIO()
+    np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+    return file.getvalue()
+
+
+def decode_array(data: bytes, name: str, dtype: str, ndim: int) -> npt.NDArray[Any]:
+    """Read an array of that type and number of axes.
+
+    Args:
+        data: the bytes of a .npy file.
+        name: its name, for the message.
+        dtype: the type that is expected.
+        ndim: the number of axes that is expected.
+
+    Raises:
+        ValueError: if the bytes are no .npy file, the array is another, or its size is not what its header says.
+    """
+    file = io.BytesIO(data)
+    try:
+        version = _NPY.read_magic(file)
+        read_header = _NPY.read_array_header_1_0 if version == (1, 0) else _NPY.read_array_header_2_0
+        shape, fortran, kind = read_header(file)
+    except _UNREADABLE as error:
+        raise ValueError(f"{name} is no .npy file ({str(error)[:_SHOWN]})") from error
+    if kind != np.dtype(dtype).newbyteorder("<") or len(shape) != ndim or not all(map(_is_length, shape)):
+        raise ValueError(f"{name}: expected {_shape(ndim)} of {dtype}, got shape {shape} of {kind}")
+    if len(data) - file.tell() != math.prod(shape) * kind.itemsize:
+        raise ValueError(f"{name}: {len(data) - file.tell()} bytes do not hold an array of shape {shape} of {kind}")
+    return np.frombuffer(data, dtype=kind, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
+
+
+def check_ids(ids: npt.NDArray[np.int64], name: str) -> list[str]:
+    """Return what is wrong with sample ids: negative or doubled ones."""
+    faults = []
+    if ids.min() < 0:
+        faults.append(f"{name}: ids are 0 or larger, not {ids.min()}")
+    values, counts = np.unique(ids, return_counts=True)
+    doubled = values[counts > 1]
+    if len(doubled):
+        faults.append(f"{name}: {named(doubled, 'id occurs', 'ids occur')} more than once")
+    return faults
+
+
+def check_embeddings(embeddings: npt.NDArray[np.float32], name: str) -> list[str]:
+    """Return what is wrong with embeddings: numbers that are not finite, too many dimensions."""
+    if embeddings.shape[1] > MAX_WIDTH:
+        return [f"{name}: {embeddings.shape[1]} dimensions; at most {MAX_WIDTH} are scored"]
+    bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+    if not len(bad):
+        return []
+    column = int(np.flatnonzero(~np.isfinite(embeddings[bad[0]]))[0])
+    number = embeddings[bad[0], column]
+    rows = f"{len(bad)} such rows in all"
+    return [f"{name}: numbers must be finite; row {bad[0]}, column {column} is {number} ({rows})"]
+
+
+def named(values: npt.NDArray[np.int64], one: str, many: str) -> str:
+    """Return a count of things, with the first few named."""
+    shown = ", ".join(str(value) for value in values[:_NAMED])
+    more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
+    return f"{len(values)} {one if len(values) == 1 else many} ({shown}{more})"
+
+
+def _is_length(length: Any) -> bool:
+    return type(length) is int and length > 0  # a header may say True, or -1
+
+
+def _shape(ndim: int) -> str:
+    return "(N,)" if ndim == 1 else "(N, d)"
+
 
 DOCUMENT = "submission.json"
 IDS = "ids.npy"
@@ -26,7 +126,7 @@ MAX_RATIO = 200  # of sizes before and after compression; float32 numbers reach 
 _FREE_BYTES = 1 << 20  # a small member may compress as well as it likes
 _ALLOWED = re.compile(r"submission\.json|ids\.npy|embeddings-[0-9]{1,3}\.npy")
 # what zipfile and its decompressors raise for a member that is damaged, or compressed in a way that they do not know
-_UNREADABLE = (
+_UNREADABLE_members = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -136,7 +236,7 @@ class _Archive(Members):
         try:
             with self._archive.open(name) as member:
                 data = member.read(self.sizes[name] + 1)
-        except _UNREADABLE as error:
+        except _UNREADABLE_members as error:
             raise SubmissionError(f"{name} cannot be read from the archive: {error}") from error
         if len(data) != self.sizes[name]:
             raise SubmissionError(f"{name} has another size than the archive's table of contents says")
