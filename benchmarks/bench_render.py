@@ -26,12 +26,9 @@ from tqdm import tqdm
 
 from ident3d.scene.scene import Scene
 from ident3d.scene.world import HueMap, World
-from render.devices import Device
-from render.pool import Job, Pool
-from render.process import WorkerProcess
-from render.program import Program
-from render.quality import QUALITIES, quality
-from render.settings import Settings
+from render.blender.pool import Job, Pool
+from render.blender.process import Program, WorkerProcess
+from render.blender.quality import QUALITIES, Device, Settings, quality
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "render" / "data" / "reference"
 SIZES = (224, 64)

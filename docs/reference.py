@@ -27,7 +27,7 @@ ROOMS = ("ident3d", "render", "baselines", "leaderboard")
 HERE = Path(__file__).parent
 TUTORIALS = tuple(sorted(HERE.glob("*.md")))
 
-_INSIDE_BLENDER = ("render.blender", "render.worker")  # a process that imports them is changed by it
+_INSIDE_BLENDER = ("render.blender.cycles", "render.blender.worker")  # a process that imports them is changed by it
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([\w.]+)`")
 _ANY_ROLE = re.compile(r":\w+:`[^`]*`")
 _EXAMPLES = re.compile(r"^Examples:\n((?: {4}.*(?:\n|\Z))+)", re.MULTILINE)

@@ -216,7 +216,7 @@ class Story:
             "split": "test",
             "rows": options.test,
             "resolution": options.resolution,
-            "requires": {"render.hue_map": "wrapped", "render.quality.name": options.quality, "seed": "0"},
+            "requires": {"render.hue_map": "wrapped", "render.blender.quality.name": options.quality, "seed": "0"},
             "fingerprints": [],
         }
 

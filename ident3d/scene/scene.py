@@ -127,7 +127,7 @@ class Light:
         cone: opening angle of a spot in radians; None for the other kinds.
         blend: softness of the cone's edge in [0, 1]; None for the other kinds.
         draws: how often the sampler takes this lamp's light, relative to the other lamps; without effect on what the
-            picture converges to. See :class:`render.quality.LightChoice`.
+            picture converges to. See :class:`render.blender.quality.LightChoice`.
     """
 
     name: str

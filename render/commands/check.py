@@ -12,11 +12,10 @@ from ident3d.latents import sample_latents
 from ident3d.machine.blender import RELEASES, missing_packages
 from ident3d.scene.world import World
 from ident3d.storage.picture import decode
+from render.blender.errors import DeviceMissingError, RenderError
+from render.blender.pool import Job
+from render.blender.quality import GPUS, quality
 from render.commands.hardware import Hardware, QualityName
-from render.devices import GPUS
-from render.errors import DeviceMissingError, RenderError
-from render.pool import Job
-from render.quality import quality
 
 __all__ = ["Check"]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import tyro
 
 from ident3d.commandline import EXIT_OK
-from render.contact_sheet import contact_sheet
-from render.mosaic import check_output
+from render.figures import check_output, contact_sheet
 
 __all__ = ["ContactSheet"]
 

@@ -18,14 +18,12 @@ from ident3d.factors import FACTORS
 from ident3d.latents import check_latents
 from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
+from render.blender.quality import quality
 from render.commands.hardware import Hardware, HueMapName, QualityName
-from render.folder import picture_bytes, started
-from render.merging import merge
-from render.part import Part
-from render.plan import Plan, rows_per_shard
-from render.production import Production, produce
-from render.quality import quality
-from render.recipe import Recipe
+from render.dataset.folder import picture_bytes, started
+from render.dataset.merge import merge
+from render.dataset.plan import Part, Plan, Recipe, rows_per_shard
+from render.dataset.render import Production, produce
 
 if TYPE_CHECKING:  # it loads torch
     from ident3d.conditionals import Conditional

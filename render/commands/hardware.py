@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from render.devices import Device
-from render.pool import Pool
-from render.quality import Quality
-from render.settings import Settings
+from render.blender.pool import Pool
+from render.blender.quality import Device, Quality, Settings
 
 __all__ = ["Hardware", "HueMapName", "QualityName"]
 

@@ -9,10 +9,9 @@ import tyro
 from ident3d.commandline import EXIT_OK
 from ident3d.latents import sample_latents
 from ident3d.scene.world import World
+from render.blender.quality import quality
 from render.commands.hardware import Hardware, HueMapName, QualityName
-from render.mosaic import check_output
-from render.quality import quality
-from render.traversal import traversal, traversal_latents
+from render.figures import check_output, traversal, traversal_latents
 
 __all__ = ["Traversal"]
 

@@ -12,8 +12,8 @@ from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.storage.layouts import resolve_root
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 from render.commands.hardware import Hardware
-from render.recipe import Recipe, series_of
-from render.verification import Comparison, compare, sampled
+from render.dataset.plan import Recipe, series_of
+from render.dataset.verify import Comparison, compare, sampled
 
 __all__ = ["Verify"]
 

@@ -11,9 +11,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
-from render.plan import Plan
-from render.quality import quality
-from render.recipe import Recipe
+from render.blender.quality import quality
+from render.dataset.plan import Plan, Recipe
 
 RESOLUTION = 8
 

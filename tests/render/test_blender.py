@@ -10,13 +10,10 @@ import pytest
 from PIL import Image
 
 from ident3d.scene.world import World
-from render.devices import Device
-from render.errors import BlenderMissingError, DeviceMissingError, RenderError
-from render.pool import Job, Pool
-from render.process import WorkerProcess
-from render.program import Program
-from render.quality import LightChoice, quality
-from render.settings import Settings
+from render.blender.errors import BlenderMissingError, DeviceMissingError, RenderError
+from render.blender.pool import Job, Pool
+from render.blender.process import Program, WorkerProcess
+from render.blender.quality import Device, LightChoice, Settings, quality
 
 pytestmark = pytest.mark.skipif(find_spec("bpy") is None, reason="bpy is not installed")
 

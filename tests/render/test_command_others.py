@@ -10,9 +10,9 @@ from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit
 from ident3d.storage.shard import ShardReader, ShardRows, write_shard
 from render.__main__ import main
+from render.blender.errors import DeviceMissingError, WorkerDiedError
 from render.commands.check import Check
 from render.commands.hardware import Hardware
-from render.errors import DeviceMissingError, WorkerDiedError
 from tests.render.command_line import SMALL, needs_bpy
 
 

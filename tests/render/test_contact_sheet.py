@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ident3d.storage.native import NativeSplit
-from render.assembly import Assembly
-from render.contact_sheet import contact_sheet
-from render.rendering import render_shards
+from render.dataset.folder import Assembly
+from render.dataset.render import render_shards
+from render.figures import contact_sheet
 from tests.render.fake_renderer import RESOLUTION, Counter, FakeRenderer, small_plan
 from tests.render.test_plan import Shifted
 

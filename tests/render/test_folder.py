@@ -6,8 +6,8 @@ import os
 import pytest
 
 from ident3d.errors import DatasetError
-from render import folder
-from render.folder import check_space, check_writable, picture_bytes, started
+from render.dataset import folder
+from render.dataset.folder import check_space, check_writable, picture_bytes, started
 from tests.render.fake_renderer import small_plan
 
 

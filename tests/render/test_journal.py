@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ident3d.errors import DatasetError
-from render.journal import Entry, Journal, JournalBusyError
+from render.dataset.journal import Entry, Journal, JournalBusyError
 
 PICTURES = {Entry(4): b"four", Entry(5): b"", Entry(5, positive=True): bytes(range(256)) * 50, Entry(2**40): b"far"}
 
@@ -114,7 +114,7 @@ def test_two_processes_do_not_write_one_journal(path):
 
 def test_a_kill_releases_the_journal(path):
     code = (
-        "import pathlib, sys, time; from render.journal import Journal\n"
+        "import pathlib, sys, time; from render.dataset.journal import Journal\n"
         "journal = Journal(pathlib.Path(sys.argv[1]), 'settings'); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE)

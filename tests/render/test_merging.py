@@ -8,10 +8,10 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.storage.manifest import Manifest
-from render.assembly import Assembly
-from render.merging import merge
-from render.part import Part
-from render.rendering import render_shards
+from render.dataset.folder import Assembly
+from render.dataset.merge import merge
+from render.dataset.plan import Part
+from render.dataset.render import render_shards
 from tests.render.fake_renderer import Counter, FakeRenderer, files_of, small_plan
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from render.mosaic import mosaic
+from render.figures import mosaic
 
 
 def test_pictures_stand_in_their_places():

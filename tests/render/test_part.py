@@ -2,7 +2,7 @@
 
 import pytest
 
-from render.part import Part
+from render.dataset.plan import Part
 
 
 def _slurm(task, count, low, high):

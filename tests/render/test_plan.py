@@ -6,8 +6,8 @@ import pytest
 from ident3d.latents import sample_latents
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box
-from render.journal import Entry
-from render.plan import PictureId, rows_per_shard
+from render.dataset.journal import Entry
+from render.dataset.plan import PictureId, rows_per_shard
 from tests.render.fake_renderer import small_plan
 
 

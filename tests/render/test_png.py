@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from ident3d.scene.world import World
-from render.errors import RenderError
-from render.png import pixels_only
+from render.blender.errors import RenderError
+from render.blender.png import pixels_only
 from tests.render.fake_renderer import FakeRenderer
 
 

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from ident3d.scene.world import World
-from render.errors import BlenderMissingError, RenderError, WorkerDiedError
-from render.keeper import Patience
-from render.pool import Job, Pool
-from render.quality import quality
-from render.settings import Settings
+from render.blender.errors import BlenderMissingError, RenderError, WorkerDiedError
+from render.blender.pool import Job, Patience, Pool
+from render.blender.quality import Settings, quality
 from tests.render import fake_worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,7 +137,7 @@ def test_what_blender_complains_about_is_passed_on_once(blender, caplog):
 @pytest.mark.parametrize("trouble", ["FAKE_HANG", "FAKE_CRASH"])
 def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch, trouble):
     monkeypatch.setenv(trouble, "1")
-    monkeypatch.setattr("render.process._PATIENCE_S", 0.2)
+    monkeypatch.setattr("render.blender.process._PATIENCE_S", 0.2)
     with Pool(SETTINGS, 2, blender=blender) as pool:
         assert dict(pool.render(TEN)) == _expected(TEN)
     assert _no_process_is_left(blender)

@@ -7,12 +7,11 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.storage.manifest import Manifest
-from render.devices import Device
-from render.errors import DeviceMissingError
-from render.journal import Journal
-from render.part import Part
-from render.production import _Bar, produce
-from render.settings import About
+from render.blender.errors import DeviceMissingError
+from render.blender.quality import About, Device
+from render.dataset.journal import Journal
+from render.dataset.plan import Part
+from render.dataset.render import _Bar, produce
 from tests.render.fake_renderer import FakeRenderer, files_of, small_plan
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from render.errors import BlenderMissingError
-from render.program import Program
+from render.blender.errors import BlenderMissingError
+from render.blender.process import Program
 
 
 def _program(path, banner):
@@ -16,7 +16,7 @@ def _program(path, banner):
 
 
 def test_this_python_is_the_default():
-    assert Program.find().command == (sys.executable, "-P", "-m", "render.worker")
+    assert Program.find().command == (sys.executable, "-P", "-m", "render.blender.worker")
 
 
 def test_another_python_is_called_by_its_own_name(tmp_path):
@@ -53,7 +53,7 @@ def test_old_pythons_and_other_programs_are_refused(tmp_path):
 def test_the_project_is_found_from_anywhere(tmp_path):
     (tmp_path / "inspect.py").write_text("raise SystemExit('a file beside the command was loaded')")
     found = subprocess.run(
-        [*Program.find().command[:-1], "render.recipe"],
+        [*Program.find().command[:-1], "render.dataset.plan"],
         env=Program.find().environment,
         cwd=tmp_path,
         capture_output=True,

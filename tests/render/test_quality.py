@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from render.quality import QUALITIES, Quality, quality
+from render.blender.quality import QUALITIES, Quality, quality
 
 
 def test_presets_are_named_as_the_command_names_them():

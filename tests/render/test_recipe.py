@@ -8,8 +8,8 @@ import pytest
 from ident3d.errors import DatasetError
 from ident3d.scene.world import HueMap, World
 from ident3d.storage.manifest import Manifest
-from render.quality import quality
-from render.recipe import Recipe
+from render.blender.quality import quality
+from render.dataset.plan import Recipe
 from tests.render.fake_renderer import small_plan
 
 

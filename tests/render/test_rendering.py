@@ -12,10 +12,10 @@ from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit
 from ident3d.storage.picture import decode
 from ident3d.storage.shard import ShardReader
-from render.assembly import Assembly
-from render.journal import Journal
-from render.part import Part
-from render.rendering import render_shards
+from render.dataset.folder import Assembly
+from render.dataset.journal import Journal
+from render.dataset.plan import Part
+from render.dataset.render import render_shards
 from tests.render.fake_renderer import Counter, FakeRenderer, files_of, small_plan
 from tests.render.test_plan import Shifted
 

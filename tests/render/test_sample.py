@@ -4,8 +4,8 @@ from ident3d.scene.world import World
 from ident3d.storage.layouts import resolve_root
 from ident3d.storage.manifest import Manifest
 from ident3d.verification import verify
-from render.quality import quality
-from render.recipe import Recipe
+from render.blender.quality import quality
+from render.dataset.plan import Recipe
 
 
 def test_the_sample_is_sound():

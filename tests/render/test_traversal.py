@@ -6,7 +6,7 @@ import pytest
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
 from ident3d.storage.picture import decode
-from render.traversal import traversal, traversal_latents
+from render.figures import traversal, traversal_latents
 from tests.render.fake_renderer import RESOLUTION, FakeRenderer
 
 

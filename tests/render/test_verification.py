@@ -8,8 +8,8 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.storage.manifest import Manifest
-from render.plan import PictureId
-from render.verification import compare, psnr, sampled
+from render.dataset.plan import PictureId
+from render.dataset.verify import compare, psnr, sampled
 from tests.render.fake_renderer import FakeRenderer, small_plan
 from tests.render.test_contact_sheet import _render
 from tests.render.test_plan import Shifted

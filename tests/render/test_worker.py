@@ -9,12 +9,11 @@ import pytest
 
 from ident3d.codec import to_plain
 from ident3d.scene.world import World
-from render.errors import BlenderMissingError
-from render.pool import Job, Pool
-from render.program import Program
-from render.quality import quality
-from render.settings import Settings
-from render.worker import GREETING
+from render.blender.errors import BlenderMissingError
+from render.blender.pool import Job, Pool
+from render.blender.process import Program
+from render.blender.quality import Settings, quality
+from render.blender.worker import GREETING
 from tests.render.command_line import needs_bpy
 
 PROGRAM = Program.find()

@@ -4,25 +4,155 @@ Everything about a picture follows from the manifest and its :class:`PictureId`:
 any part and with any number of workers.
 """
 
-from collections.abc import Container, Iterable, Iterator
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.errors import DatasetError
 from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
 from ident3d.randomness import integer_seed
+from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
-from render.journal import Entry
-from render.pool import Job
-from render.recipe import Recipe
+from render.blender.pool import Job
+from render.blender.quality import Quality
+from render.dataset.journal import Entry
+
+__all__ = ["Part", "PictureId", "Plan", "Recipe", "Shard", "rows_per_shard", "series_of"]
+
+T = TypeVar("T")
+
+_ID, _COUNT, _MIN, _MAX = (f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part ``number`` of ``count``, counted from 0.
+
+    Attributes:
+        number: 0 to count - 1.
+        count: number of parts, 1 or more.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 <= self.number < self.count:
+            last = f"0/{self.count} to {self.count - 1}/{self.count}" if self.count > 0 else "0/1"
+            raise ValueError(
+                f"parts count from 0: expected K/N with K below N, {last} here, not {self.number}/{self.count}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Part":
+        """Return the part that ``text`` names, as K/N.
+
+        Raises:
+            ValueError: if the text is not of that form, or K is not in 0 to N - 1.
+        """
+        match = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
+        if match is None:
+            raise ValueError(f"expected a part as K/N, 0/4 say for the first of four; got {text!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def from_slurm(cls, environment: Mapping[str, str]) -> "Part | None":
+        """Return the part of this task of a SLURM array, or None outside an array.
+
+        The ids of the array may start anywhere and have any even step: the first is part 0.
+
+        Raises:
+            ValueError: if the ids are unevenly spaced (``--array=1,3,7``), so that the id does not tell which of the
+                tasks this is, or the variables are no integers.
+        """
+        if _ID not in environment:
+            return None
+        task, count, low, high = (_integer(environment, name) for name in (_ID, _COUNT, _MIN, _MAX))
+        step, rest = divmod(high - low, count - 1) if count > 1 else (1, high - low)
+        if rest or step < 1 or (task - low) % step:
+            raise ValueError(
+                f"the {count} tasks of this SLURM array have the ids {low} to {high} unevenly spaced, so that task "
+                f"{task} cannot tell which part it is: use --array=0-{max(count - 1, 0)}, or give --shard K/N"
+            )
+        return cls((task - low) // step, count)
+
+    def take(self, items: Sequence[T]) -> list[T]:
+        """Return every ``count``-th item, from ``number`` on: the parts are disjoint, and of one length within one."""
+        return list(items[self.number :: self.count])
+
+
+def _integer(environment: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{_ID} is set, but {name} is {environment.get(name)!r}, not an integer: give --shard K/N"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a picture follows from, beside its latents, its sampling seed and the resolution.
+
+    Attributes:
+        world: the law that makes a scene out of latents, with the hue map.
+        quality: settings of the sampler and the denoiser.
+        blender: series of Blender, "4.5" say; None until a worker has told it.
+    """
+
+    world: World
+    quality: Quality
+    blender: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as plain data, for ``Manifest.render``. The factors stand in the manifest itself."""
+        world = self.world.to_json()
+        del world["factors"]
+        return {
+            "hue_map": world.pop("hue_map"),
+            "quality": self.quality.to_json(),
+            "blender": self.blender,
+            "world": world,
+        }
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Recipe":
+        """Return the recipe of a rendered dataset.
+
+        Raises:
+            DatasetError: if its manifest does not say how its pictures were made, or not in a way that is understood.
+        """
+        try:
+            data = dict(manifest.render)
+            world = {"factors": manifest.factors.to_json(), "hue_map": data["hue_map"], **data["world"]}
+            return cls(World.from_json(world), Quality.from_json(data["quality"]), data["blender"])
+        except KeyError as error:
+            raise DatasetError(
+                f"the manifest does not say how the pictures were made: render.{error.args[0]} is missing; only "
+                "datasets that python -m render made can be rendered again"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"the manifest describes its pictures in a way that is not understood: {error}"
+            ) from error
+
+
+def series_of(blender: str) -> str:
+    """Return the series that a version of Blender belongs to: "4.5" for "4.5.15 LTS"."""
+    return ".".join(blender.split(".")[:2])
+
 
 if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
     from ident3d.conditionals import Conditional
 
-__all__ = ["PictureId", "Plan", "Shard", "rows_per_shard"]
 
 _SHARD_BYTES = 80_000_000
 _SHARD_ROWS = 1000

@@ -4,26 +4,105 @@ import contextlib
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from ident3d.codec import from_plain, to_plain
+from ident3d.machine.blender import RELEASES
 from ident3d.scene.scene import Scene
-from render.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
-from render.program import Program
-from render.settings import About, Settings
-from render.worker import GREETING
+from render.blender.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
+from render.blender.quality import About, Settings
+from render.blender.worker import GREETING
 
-__all__ = ["Picture", "WorkerProcess"]
+__all__ = ["Picture", "Program", "WorkerProcess"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command line that starts a worker.
+
+    Attributes:
+        command: the program and its arguments.
+    """
+
+    command: tuple[str, ...]
+
+    @classmethod
+    def find(cls, blender: str | os.PathLike[str] | None = None) -> "Program":
+        """Return the program for the workers.
+
+        Args:
+            blender: path of a Python that has bpy, or of a Blender executable; this Python where None.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            BlenderMissingError: if the file is neither, or a Python that no bpy exists for.
+        """
+        if blender is None:
+            return cls._python(sys.executable, sys.version_info[:2])
+        path = Path(blender)
+        if not path.is_file():
+            raise FileNotFoundError(f"no such program: {path}; expected a Python that has bpy, or a Blender executable")
+        # The path is not resolved: a virtual environment's Python is a link that has to be called by its own name.
+        banner = _banner(path.absolute())
+        python = re.search(r"^Python (\d+)\.(\d+)", banner, re.MULTILINE)
+        if python:
+            return cls._python(str(path.absolute()), (int(python[1]), int(python[2])))
+        if re.search(r"^Blender \d", banner, re.MULTILINE):
+            script = str(_ROOT / "render" / "blender" / "worker.py")
+            background = ("--background", "--factory-startup", "--python-exit-code", "1", "--python", script)
+            return cls((str(path.absolute()), *background))
+        raise BlenderMissingError(
+            f"{path} is neither a Python nor a Blender executable: --version says {banner.strip()[:200]!r}"
+        )
+
+    @classmethod
+    def _python(cls, executable: str, version: tuple[int, int]) -> "Program":
+        if version < min(RELEASES):
+            raise BlenderMissingError(
+                f"{executable} is Python {version[0]}.{version[1]}; the workers need Python "
+                + " or ".join(f"{major}.{minor}" for major, minor in RELEASES)
+            )
+        # -P: the folder that the command is run in may hold files named like modules that Blender loads.
+        return cls((executable, "-P", "-m", "render.blender.worker"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a worker: this process's, with the project importable."""
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        return {**os.environ, "PYTHONPATH": path}
+
+
+def _banner(path: Path) -> str:
+    try:
+        done = subprocess.run(
+            [str(path), "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BlenderMissingError(f"{path} cannot be run: {error}") from error
+    return done.stdout + done.stderr
+
 
 _LOG = logging.getLogger("ident3d.render")
 _LAST_WORDS = 20  # lines of a worker's standard error that are kept
-_PATIENCE_S = 10.0
+_ENDING_S = 10.0
 _ERRORS = {error.__name__: error for error in (BlenderMissingError, DeviceMissingError, RenderError)}
 
 
@@ -109,7 +188,7 @@ class WorkerProcess:
         with contextlib.suppress(OSError):
             self._stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE_S)
+            self._process.wait(_ENDING_S)
         self.kill()
         self._pass_on()
 
@@ -117,7 +196,7 @@ class WorkerProcess:
         """End the process at once; nothing of it is left when this returns."""
         self.interrupt()
         self._process.wait()
-        self._listener.join(_PATIENCE_S)
+        self._listener.join(_ENDING_S)
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -159,8 +238,8 @@ class WorkerProcess:
 
     def _died(self) -> WorkerDiedError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE_S)
-        self._listener.join(_PATIENCE_S)
+            self._process.wait(_ENDING_S)
+        self._listener.join(_ENDING_S)
         status = self._process.poll()
         if status is None:
             end = "closed its output"

@@ -7,10 +7,8 @@ from ident3d.storage.atomic import sha256_of
 from ident3d.storage.inspection import names_faults, shard_faults
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.shard import ShardReader
-from render.assembly import Assembly
-from render.folder import started
-from render.plan import Plan, Shard
-from render.recipe import Recipe
+from render.dataset.folder import Assembly, started
+from render.dataset.plan import Plan, Recipe, Shard
 
 __all__ = ["merge"]
 

@@ -16,13 +16,12 @@ from mathutils import Vector  # noqa: E402
 
 sys.argv[:] = _arguments  # bpy replaces them
 
+
 from ident3d.scene.meshes import shape  # noqa: E402
 from ident3d.scene.scene import Body, Camera, Light, LightKind, Material, Scene  # noqa: E402
-from render.devices import GPUS, Device  # noqa: E402
-from render.errors import BlenderMissingError, DeviceMissingError  # noqa: E402
-from render.png import pixels_only  # noqa: E402
-from render.quality import LightChoice, Quality  # noqa: E402
-from render.settings import About, Settings  # noqa: E402
+from render.blender.errors import BlenderMissingError, DeviceMissingError  # noqa: E402
+from render.blender.png import pixels_only  # noqa: E402
+from render.blender.quality import GPUS, About, Device, LightChoice, Quality, Settings  # noqa: E402
 
 __all__ = ["Blender"]
 

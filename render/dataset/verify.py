@@ -12,9 +12,8 @@ from ident3d.randomness import generator
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, native_splits
 from ident3d.storage.picture import decode
-from render.plan import PictureId, Plan
-from render.recipe import Recipe
-from render.rendering import Renderer
+from render.dataset.plan import PictureId, Plan, Recipe
+from render.dataset.render import Renderer
 
 __all__ = ["Comparison", "compare", "psnr", "sampled"]
 

@@ -15,10 +15,11 @@ from typing import IO, NamedTuple
 
 from ident3d.errors import DatasetError
 
+__all__ = ["Entry", "Journal", "JournalBusyError"]
+
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Entry", "Journal", "JournalBusyError"]
 
 _MAGIC = b"3Did"
 _HEADER = struct.Struct("<4sqBI")

@@ -8,7 +8,21 @@ from typing import Any
 
 from ident3d.codec import from_plain, to_plain
 
-__all__ = ["QUALITIES", "Denoiser", "DenoiserQuality", "LightChoice", "Prefilter", "Quality", "quality"]
+__all__ = [
+    "GPUS",
+    "LARGEST",
+    "QUALITIES",
+    "SMALLEST",
+    "About",
+    "Denoiser",
+    "DenoiserQuality",
+    "Device",
+    "LightChoice",
+    "Prefilter",
+    "Quality",
+    "Settings",
+    "quality",
+]
 
 
 class Prefilter(StrEnum):
@@ -144,3 +158,69 @@ def quality(name: str) -> Quality:
     if name not in QUALITIES:
         raise ValueError(f"no quality {name!r}; there are {', '.join(QUALITIES)}")
     return QUALITIES[name]
+
+
+class Device(StrEnum):
+    """What renders.
+
+    Attributes:
+        AUTO: the first of OPTIX, CUDA, HIP, METAL and ONEAPI that is there; else the CPU.
+    """
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+    OPTIX = "optix"
+    HIP = "hip"
+    METAL = "metal"
+    ONEAPI = "oneapi"
+
+
+GPUS = (Device.OPTIX, Device.CUDA, Device.HIP, Device.METAL, Device.ONEAPI)
+"""The devices other than the CPU, the one that ``AUTO`` prefers first."""
+
+
+SMALLEST, LARGEST = 4, 65536
+"""Bounds of a picture's width and height in pixels; Blender would silently render another size."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for every picture of a worker.
+
+    Attributes:
+        quality: settings of the sampler and the denoiser.
+        resolution: width and height in pixels, from SMALLEST to LARGEST.
+        device: what renders.
+        threads: threads of one worker, 1 or more.
+    """
+
+    quality: Quality
+    resolution: int
+    device: Device = Device.AUTO
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if not SMALLEST <= self.resolution <= LARGEST:
+            raise ValueError(
+                f"Blender renders pictures of {SMALLEST} to {LARGEST} pixels a side, not {self.resolution}"
+            )
+        if self.threads < 1:
+            raise ValueError(f"expected 1 or more threads, not {self.threads}")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a worker says of itself.
+
+    Attributes:
+        blender: version of Blender.
+        python: version of its Python.
+        device: what renders, never ``AUTO``.
+        device_name: the hardware's own name.
+    """
+
+    blender: str
+    python: str
+    device: Device
+    device_name: str

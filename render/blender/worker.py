@@ -1,9 +1,9 @@
 """What runs in a worker process: scenes come in, pictures go out.
 
-The parent starts it as ``python -P -m render.worker``, or hands this file to a Blender executable, writes one JSON
-line with the settings and then one a picture to its standard input, and reads answers from its standard output: a
-JSON line, followed by as many bytes as its "size" says. The first answer stands on a line of its own that starts
-with :data:`GREETING`, so that whatever a program printed before can be skipped.
+The parent starts it as ``python -P -m render.blender.worker``, or hands this file to a Blender executable, writes one
+JSON line with the settings and then one for every image to its standard input, and reads answers from its standard
+output: a JSON line, followed by as many bytes as its "size" says. The first answer stands on a line of its own that
+starts with :data:`GREETING`, so that whatever a program printed before can be skipped.
 
 Only the standard library, NumPy and bpy are needed here.
 """
@@ -16,16 +16,17 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
-    sys.path[:] = [str(Path(__file__).resolve().parents[1]), *(p for p in sys.path if p != str(Path(__file__).parent))]
-
 from ident3d.codec import from_plain, to_plain
 from ident3d.machine.blender import why_no_bpy
 from ident3d.scene.scene import Scene
-from render.errors import BlenderMissingError, RenderError
-from render.settings import Settings
+from render.blender.errors import BlenderMissingError, RenderError
+from render.blender.quality import Settings
 
 __all__ = ["GREETING", "main"]
+
+if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
+    sys.path[:] = [str(Path(__file__).resolve().parents[2]), *(p for p in sys.path if p != str(Path(__file__).parent))]
+
 
 GREETING = b"ident3d worker 1 "
 
@@ -85,7 +86,7 @@ def _render(settings: Settings, folder: Path, requests: BinaryIO, answers: Binar
 
 def _load(settings: Settings, folder: Path) -> Any:
     try:
-        from render.blender import Blender  # imports bpy
+        from render.blender.cycles import Blender  # imports bpy
     except ImportError as error:
         raise BlenderMissingError(why_no_bpy(error)) from error
     return Blender(settings, folder)

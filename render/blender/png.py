@@ -4,7 +4,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from render.errors import RenderError
+from render.blender.errors import RenderError
 
 __all__ = ["pixels_only"]
 

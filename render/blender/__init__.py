@@ -1,0 +1,1 @@
+"""Blender, and the worker processes that it runs in."""
