@@ -32,13 +32,13 @@ from tqdm import tqdm
 
 from ident3d import ThreeDIdent, sample_latents
 from ident3d.conditionals import Normal
-from ident3d.conversion import convert
-from ident3d.pairs.index import PairIndex
+from ident3d.matching.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.normalise import Normalise
 from ident3d.randomness import generator, torch_generator
 from ident3d.spaces import Box
-from ident3d.storage.picture import encode_png
+from ident3d.storage.conversion import convert
+from ident3d.storage.images import encode_png
 
 MEAN, STD = (0.43, 0.27, 0.28), (0.12, 0.15, 0.11)
 SIGMA = 0.1

@@ -22,15 +22,10 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from baselines.synthetic.budgets import QUICK, Budget
-from baselines.synthetic.evaluation import score_runs
-from baselines.synthetic.experiments import Experiment
-from baselines.synthetic.mixing import draw_weights
-from baselines.synthetic.objectives import Power
-from baselines.synthetic.provenance import provenance
-from baselines.synthetic.rows import table1, table2
-from baselines.synthetic.runs import Runs
-from baselines.synthetic.stream import PairPools
+from baselines.synthetic.experiments import Experiment, Power, table1, table2
+from baselines.synthetic.networks import draw_weights
+from baselines.synthetic.results import provenance
+from baselines.synthetic.training import QUICK, Budget, PairPools, Runs, score_runs
 from ident3d.conditionals import GeneralizedNormal, Laplace, Normal
 
 Array = npt.NDArray[np.float64]

@@ -25,8 +25,7 @@ from torch import Tensor
 from baselines.losses import an_info_nce, delta_info_nce, info_nce
 from baselines.recipes import RECIPES, Recipe
 from baselines.training.loop import Schedule, Trainer
-from baselines.training.objective import TrainedModel, build_encoder, build_loss
-from baselines.training.optimiser import build_optimiser
+from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
 from baselines.training.placement import Placement, Precision, place
 from ident3d import FACTORS, Normal, PairIndex, PositivePairs, sample_latents
 from ident3d.pairs import PairBatch

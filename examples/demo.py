@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # render, baselines and leaderboard are run from a checkout
 
 from ident3d import __version__, commandline  # noqa: E402 - the lines above find it
+from ident3d.doctor.machine import missing_packages  # noqa: E402
+from ident3d.doctor.probe import look_at  # noqa: E402
 from ident3d.errors import Ident3DError  # noqa: E402
-from ident3d.machine.blender import missing_packages  # noqa: E402
-from ident3d.machine.probe import look_at  # noqa: E402
 from ident3d.storage.atomic import write_text  # noqa: E402
 
 PROGRAMS = {
@@ -216,7 +216,7 @@ class Story:
             "split": "test",
             "rows": options.test,
             "resolution": options.resolution,
-            "requires": {"render.hue_map": "wrapped", "render.blender.quality.name": options.quality, "seed": "0"},
+            "requires": {"render.hue_map": "wrapped", "render.quality.name": options.quality, "seed": "0"},
             "fingerprints": [],
         }
 

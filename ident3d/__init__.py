@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ident3d.conditionals import Product as Product
     from ident3d.conditionals import Uniform as Uniform
     from ident3d.conditionals import VonMisesFisher as VonMisesFisher
+    from ident3d.conditionals.information import mutual_information_per_factor as mutual_information_per_factor
+    from ident3d.conditionals.information import true_mutual_information as true_mutual_information
     from ident3d.dataset import ThreeDIdent as ThreeDIdent
     from ident3d.factors import FACTORS as FACTORS
     from ident3d.factors import Factor as Factor
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from ident3d.latents import sample_latents as sample_latents
     from ident3d.latents import to_physical as to_physical
     from ident3d.marginals import Marginal as Marginal
-    from ident3d.mutual_information import mutual_information_per_factor as mutual_information_per_factor
-    from ident3d.mutual_information import true_mutual_information as true_mutual_information
     from ident3d.pairs import AugmentedPairs as AugmentedPairs
     from ident3d.pairs import PairIndex as PairIndex
     from ident3d.pairs import PositivePairs as PositivePairs
@@ -58,7 +58,7 @@ _NAMES = {
     "hub": ("from_hub",),
     "latents": ("from_physical", "sample_latents", "to_physical"),
     "marginals": ("Marginal",),
-    "mutual_information": ("mutual_information_per_factor", "true_mutual_information"),
+    "conditionals.information": ("mutual_information_per_factor", "true_mutual_information"),
     "pairs": (
         "AugmentedPairs",
         "PairIndex",

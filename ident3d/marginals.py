@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ident3d.arguments import check_count
 from ident3d.conditionals import Conditional, Uniform
 from ident3d.conditionals import parse as parse_conditional
 from ident3d.conditionals.conditional import check_generator
-from ident3d.counts import check_count
 from ident3d.factors import FACTORS, Factors
 from ident3d.spaces import Box, Space
 

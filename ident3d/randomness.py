@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.counts import check_count
+from ident3d.arguments import check_count
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
+from ident3d.storage.images import decode
 from ident3d.storage.layouts import open_split
-from ident3d.storage.picture import decode
 from render.blender.pool import Job, Pool
 from render.dataset.folder import check_writable
 

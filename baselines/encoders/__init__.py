@@ -1,10 +1,9 @@
 """Encoders: what maps observations to embeddings."""
 
 from baselines.encoders.encoder import Encoder
-from baselines.encoders.mlp import MLPEncoder
+from baselines.encoders.networks import Depth, MLPEncoder, ResNetEncoder
 from baselines.encoders.outputs import BoxOutput, OutputSpace, SphereOutput, output_for
 from baselines.encoders.pixels import Pixels
-from baselines.encoders.resnet import Depth, ResNetEncoder
 
 __all__ = [
     "BoxOutput",

@@ -1,9 +1,8 @@
 """Losses, as functions of embeddings and as thin modules; one idea a file."""
 
 from baselines.losses.an_info_nce import AnInfoNCE, an_info_nce
-from baselines.losses.contrast import BatchNegatives, ContrastOptions
+from baselines.losses.contrast import BatchNegatives, ContrastOptions, gather_batch
 from baselines.losses.delta_info_nce import DeltaInfoNCE, delta_info_nce
-from baselines.losses.gathering import gather_batch
 from baselines.losses.info_nce import InfoNCE, info_nce
 from baselines.losses.supervised import SupervisedMSE, supervised_mse
 

@@ -1,7 +1,7 @@
 """What a pair of embeddings costs: the exponent of a contrastive loss with its sign turned.
 
 Each cost is given three ways: for pairs, with autograd; as a matrix between two sets; and as the derivative of that
-matrix, contracted with weights. The last two let :mod:`baselines.losses.partition` walk a large matrix in blocks
+matrix, contracted with weights. The last two let :mod:`baselines.losses.contrast` walk a large matrix in blocks
 without ever keeping it.
 """
 

@@ -2,15 +2,12 @@
 
 Rows of one's own are a :class:`TableStudy`; ``README.md`` beside this file shows one from beginning to end.
 Conditionals and spaces come from :mod:`ident3d.conditionals` and :mod:`ident3d.spaces`; a loss is a class with
-``label`` and ``loss(dim)`` as in :mod:`baselines.synthetic.objectives`.
+``label`` and ``loss(dim)`` as in :mod:`baselines.synthetic.experiments`.
 """
 
-from baselines.synthetic.budgets import PAPER, QUICK, Budget, parse_budget
-from baselines.synthetic.experiments import Experiment, GenerativeProcess
-from baselines.synthetic.reproduction import Reproduction
-from baselines.synthetic.rows import Row
-from baselines.synthetic.studies import TableStudy
-from baselines.synthetic.training import train
+from baselines.synthetic.experiments import Experiment, GenerativeProcess, Row
+from baselines.synthetic.studies import Reproduction, TableStudy
+from baselines.synthetic.training import PAPER, QUICK, Budget, parse_budget, train
 
 __all__ = [
     "PAPER",

@@ -1,24 +1,547 @@
 """Train the runs of an experiment within a budget: scored on the way, kept on disk, resumed."""
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from baselines.synthetic.budgets import Budget
-from baselines.synthetic.checkpoints import load_checkpoint, save_checkpoint
-from baselines.synthetic.evaluation import Snapshot
+from baselines.losses import AnInfoNCE, SupervisedMSE
 from baselines.synthetic.experiments import Experiment
-from baselines.synthetic.progress import Progress
-from baselines.synthetic.runs import Runs
-from baselines.synthetic.stream import PairPools
+from baselines.synthetic.networks import Initialisation, MixingNetwork, StackedEncoder
 from ident3d.errors import Ident3DError
+from ident3d.metrics import affine_r2, mcc, plain_factors
+from ident3d.randomness import torch_generator
+from ident3d.storage.atomic import atomic_file
 
-__all__ = ["train"]
+__all__ = [
+    "EVALUATION_LATENTS",
+    "PAPER",
+    "PAPER_ANINFONCE",
+    "QUICK",
+    "QUICK_ANINFONCE",
+    "Budget",
+    "HiddenPrecision",
+    "PairPools",
+    "Progress",
+    "Runs",
+    "Snapshot",
+    "identity_snapshot",
+    "load_checkpoint",
+    "parse_budget",
+    "save_checkpoint",
+    "score_runs",
+    "train",
+]
+
+HiddenPrecision = Literal["float32", "bfloat16", "auto"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How an experiment is sized and trained.
+
+    Attributes:
+        name: what results are filed under.
+        dim: number of latents.
+        batch: pairs in a batch; the batch's other anchors are the negatives.
+        steps: optimiser steps; None where time decides.
+        seconds: training time of an experiment, all its runs together; None where steps decide.
+        learning_rate: Adam's, of the encoder.
+        scalar_learning_rate: Adam's, of the logarithm of the box's size and of Lambda.
+        decay: whether the learning rates rise over the first 2% of the training and fall to 0 along a cosine; constant
+            otherwise.
+        initialisation: how the encoders' weights start; see :class:`~baselines.synthetic.networks.StackedEncoder`.
+        evaluations: how many times the runs are scored while they train.
+        hidden_precision: what the encoder's hidden layers multiply in; "auto" is bfloat16 where the device does
+            that natively.
+    """
+
+    name: str
+    dim: int
+    batch: int
+    steps: int | None
+    seconds: float | None
+    learning_rate: float
+    scalar_learning_rate: float
+    decay: bool
+    initialisation: Initialisation
+    evaluations: int
+    hidden_precision: HiddenPrecision
+
+    def __post_init__(self) -> None:
+        if self.dim < 2 or self.batch < 2:
+            raise ValueError(f"a budget has dim >= 2 and a batch of 2 pairs or more, not {self.dim} and {self.batch}")
+        if (self.steps is None) == (self.seconds is None):
+            raise ValueError("a budget has either steps or seconds")
+        for name in ("steps", "seconds", "learning_rate", "scalar_learning_rate", "evaluations"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} of a budget is positive and finite, not {value}")
+
+    def limited(self, seconds: float) -> "Budget":
+        """Return the same budget with time in place of steps: a beginning of it, seen 40 times on the way.
+
+        Args:
+            seconds: training time of an experiment.
+
+        Raises:
+            ValueError: if they are not positive and finite, or the budget already has seconds.
+        """
+        if self.steps is None:
+            raise ValueError(
+                f"the budget {self.name} already ends after {self.seconds:g} seconds; give that or a limit"
+            )
+        return replace(self, name=f"{self.name}-{seconds:g}s", steps=None, seconds=seconds, evaluations=40)
+
+    def rate(self, progress: float) -> float:
+        """Return the factor on the learning rates when the share ``progress`` of the training is done."""
+        if not self.decay:
+            return 1.0
+        return min(1.0, (progress + 1e-4) / 0.02) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    def hidden_type(self, device: torch.device) -> torch.dtype:
+        """Return what the hidden layers multiply in on ``device``."""
+        if self.hidden_precision == "auto":
+            native = (
+                torch.cuda.is_bf16_supported(including_emulation=False)
+                if device.type == "cuda"
+                else device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - torch has no public question for it
+            )
+            return torch.bfloat16 if native else torch.float32
+        return torch.bfloat16 if self.hidden_precision == "bfloat16" else torch.float32
+
+
+PAPER = Budget(
+    name="paper",
+    dim=10,
+    batch=6144,
+    steps=300_000,
+    seconds=None,
+    learning_rate=1e-4,
+    scalar_learning_rate=1e-4,
+    decay=False,
+    initialisation="torch",
+    evaluations=100,
+    hidden_precision="float32",
+)
+"""Appendix A.3, for a GPU: one learning rate for all parameters."""
+
+PAPER_ANINFONCE = replace(PAPER, scalar_learning_rate=1e-3)
+"""The paper's budget where Lambda is learned: its rate is that of AnInfoNCE's published code."""
+
+QUICK = Budget(
+    name="quick",
+    dim=4,
+    batch=512,
+    steps=2000,
+    seconds=None,
+    learning_rate=3e-3,
+    scalar_learning_rate=7e-3,
+    decay=True,
+    initialisation="he",
+    evaluations=20,
+    hidden_precision="auto",
+)
+"""A minute or two a row on two cores.
+
+The scalars' rate is for the learned size of a box, and only rates near this one will do. At 3e-3 the box stays so
+small for so long that the cubed distances of row 2 of Table 2 hardly tell pairs apart, and its embeddings collapse. At
+1e-2 it outgrows the embeddings of row 5, and at 2e-2 those of row 4 too: then they turn in it.
+"""
+
+QUICK_ANINFONCE = replace(QUICK, scalar_learning_rate=3e-2)
+"""The quick budget where Lambda is learned."""
+
+_TIMED = replace(QUICK, dim=10, batch=1024, learning_rate=1e-3, scalar_learning_rate=3e-3, evaluations=40)
+_TIMED_ANINFONCE = replace(_TIMED, scalar_learning_rate=QUICK_ANINFONCE.scalar_learning_rate)
+
+
+def parse_budget(text: str, *, learns_precision: bool = False) -> Budget:
+    """Return the budget that a command line names.
+
+    Args:
+        text: "paper", "quick", or a number of seconds: ten latents for that long, whatever machine it is.
+        learns_precision: whether it is for experiments that learn Lambda.
+
+    Raises:
+        ValueError: if it is none of these.
+    """
+    if text == "paper":
+        return PAPER_ANINFONCE if learns_precision else PAPER
+    if text == "quick":
+        return QUICK_ANINFONCE if learns_precision else QUICK
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ValueError(f"a budget is paper, quick or a number of seconds, not {text!r}") from None
+    timed = _TIMED_ANINFONCE if learns_precision else _TIMED
+    return replace(timed, name=f"{seconds:g}s", steps=None, seconds=seconds)
+
+
+EVALUATION_LATENTS = 4096
+_PROTOCOL = "paper"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is known of S runs at one step.
+
+    Attributes:
+        step: optimiser steps done.
+        seconds: training time so far, all runs together.
+        loss: (S) the last batch's loss of each run, in nats; NaN before the first step.
+        r2: (S, dim) R2 up to affine maps of every factor.
+        mcc: (S, dim) correlation of every factor with its embedding dimension.
+        precision: (S, dim) AnInfoNCE's learned Lambda; None without one.
+    """
+
+    step: int
+    seconds: float
+    loss: tuple[float, ...]
+    r2: tuple[tuple[float, ...], ...]
+    mcc: tuple[tuple[float, ...], ...]
+    precision: tuple[tuple[float, ...], ...] | None = None
+
+    def mean(self, metric: str) -> tuple[float, ...]:
+        """Return each run's mean over factors of "r2" or "mcc"."""
+        return tuple(float(np.mean(run)) for run in getattr(self, metric))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "step": self.step,
+            "seconds": round(self.seconds, 2),
+            "loss": [None if math.isnan(value) else round(value, 6) for value in self.loss],
+            "r2": [_rounded(run) for run in self.r2],
+            "mcc": [_rounded(run) for run in self.mcc],
+            "precision": None if self.precision is None else [_rounded(run) for run in self.precision],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Snapshot":
+        """Return the snapshot of plain data."""
+        nested = {key: _tuples(data[key]) for key in ("r2", "mcc", "precision")}
+        loss = tuple(math.nan if value is None else value for value in data["loss"])
+        return cls(step=data["step"], seconds=data["seconds"], loss=loss, **nested)
+
+
+def score_runs(latents: Tensor, embeddings: Tensor) -> dict[str, tuple[tuple[float, ...], ...]]:
+    """Score embeddings of S runs against their latents, by the paper's protocol.
+
+    Args:
+        latents: (S, N, dim).
+        embeddings: (S, N, d).
+
+    Returns:
+        "r2" and "mcc", each (S, dim): a number for every factor of every run.
+
+    Raises:
+        ValueError: if an embedding is not finite: the run has diverged.
+    """
+    factors = plain_factors(latents.shape[-1])
+    found: dict[str, list[tuple[float, ...]]] = {"r2": [], "mcc": []}
+    for z, h in zip(latents, embeddings, strict=True):
+        for name, metric in (("r2", affine_r2), ("mcc", mcc)):
+            scores = metric(z, h, factors=factors, protocol=_PROTOCOL)
+            found[name].append(tuple(scores.per_factor.values()))
+    return {name: tuple(runs) for name, runs in found.items()}
+
+
+def _rounded(values: tuple[float, ...]) -> list[float]:
+    return [round(value, 6) for value in values]
+
+
+def _tuples(data: Any) -> Any:
+    return tuple(_tuples(item) for item in data) if isinstance(data, list) else data
+
+
+class Progress:
+    """Steps and seconds done, what was seen on the way, and when the next look is due.
+
+    Args:
+        budget: what there is to do.
+
+    Attributes:
+        step: optimiser steps done.
+        history: the snapshots so far.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.step = 0
+        self.history: list[Snapshot] = []
+        self._looked = -1
+        self._seconds_before = 0.0
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds of the training and its evaluations, those before a resumption included."""
+        return self._seconds_before + time.monotonic() - self._started
+
+    @property
+    def share(self) -> float:
+        """The share of the budget that is used up, from 0 to 1."""
+        if self.budget.steps is not None:
+            return min(1.0, self.step / self.budget.steps)
+        return min(1.0, self.seconds / (self.budget.seconds or 1.0))
+
+    def is_due(self, share: float) -> bool:
+        """Return whether the runs should be scored at this share: at the start, at the end, and evenly between."""
+        return self._interval(share) > self._looked
+
+    def record(self, snapshot: Snapshot, share: float) -> None:
+        """Keep what was seen at this share."""
+        self.history.append(snapshot)
+        self._looked = self._interval(share)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a resumed training needs, as plain data."""
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "looked": self._looked,
+            "history": [snapshot.to_json() for snapshot in self.history],
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up the state of an earlier training."""
+        self.step = state["step"]
+        self.history = [Snapshot.from_json(snapshot) for snapshot in state["history"]]
+        self._looked = state["looked"]
+        self._seconds_before = state["seconds"]
+        self._started = time.monotonic()
+
+    def _interval(self, share: float) -> int:
+        """Return in which of the even intervals between two looks a share lies; rounding moves no look by a step."""
+        return math.floor(share * self.budget.evaluations + 1e-9)
+
+
+def save_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Args:
+        path: the file; its folder is made.
+        identity: what the training is, as plain data: experiment, seeds, budget.
+        state: what it needs to go on: tensors and plain data.
+    """
+    with atomic_file(path) as file:
+        torch.save({"identity": identity, "state": state}, file)
+
+
+def load_checkpoint(path: Path, identity: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Read the state of a checkpoint, without running any code from it.
+
+    Raises:
+        Ident3DError: if it belongs to another training.
+    """
+    held = torch.load(path, map_location=device, weights_only=True)
+    if held["identity"] != identity:
+        raise Ident3DError(
+            f"{path} is the checkpoint of another training: it holds {held['identity']}, and {identity} was asked for; "
+            "remove it, or choose another folder"
+        )
+    state: dict[str, Any] = held["state"]
+    return state
+
+
+class PairPools:
+    """Pools of batches of latents for each of S runs.
+
+    Rejection samplers make a step wait for the device, and many small draws cost more than a large one. So the pairs of
+    many steps are drawn at once, and a step only takes a slice. Pool i of a run depends on (its seed, i) only: runs are
+    the same alone and side by side, and a resumed run goes on where it was.
+
+    Args:
+        experiment: whose pairs they are; for a supervised one only anchors are drawn.
+        seeds: the runs' seeds.
+        batch: pairs in a batch.
+        steps: batches in a pool.
+        device: where they are drawn and kept.
+    """
+
+    def __init__(
+        self, experiment: Experiment, seeds: Sequence[int], batch: int, steps: int, device: torch.device
+    ) -> None:
+        self.experiment = experiment
+        self.seeds = tuple(seeds)
+        self.batch = batch
+        self.steps = steps
+        self.device = device
+        self._held: tuple[int, Tensor] | None = None
+
+    def batch_of(self, step: int) -> Tensor:
+        """Return the (S, V, B, dim) float32 latents of a step: V is 2, anchors and positives, or 1, anchors."""
+        index, offset = divmod(step, self.steps)
+        if self._held is None or self._held[0] != index:
+            self._held = (index, self._draw(index))
+        return self._held[1][offset]
+
+    def _draw(self, index: int) -> Tensor:
+        """Return (steps, S, V, B, dim)."""
+        process, rows = self.experiment.process, self.steps * self.batch
+        draw = process.pairs if self.experiment.objective is not None else process.anchors
+        runs = []
+        for seed in self.seeds:
+            generator = torch_generator(seed, "synthetic/pairs", index, device=self.device)
+            drawn = draw(rows, generator)
+            runs.append(drawn.reshape(self.steps, self.batch, *drawn.shape[1:]).transpose(1, 2))
+        return torch.stack(runs, dim=1).contiguous()
+
+
+_WARM_UP_STEPS = 3  # eager steps before a CUDA graph is captured, as torch's documentation asks
+
+
+class Runs:
+    """S runs of an experiment as one set of tensors with a leading axis of runs.
+
+    Their losses are added, so that no gradient passes from one run to another, and Adam works number by number: each
+    run is what it would be alone. On a CUDA device the whole step is one graph, replayed without launching its parts.
+
+    Args:
+        experiment: what is run.
+        seeds: one a run.
+        budget: how it is trained.
+        device: where.
+    """
+
+    def __init__(self, experiment: Experiment, seeds: Sequence[int], budget: Budget, device: torch.device) -> None:
+        self.experiment = experiment
+        self.device = device
+        self.mixing = MixingNetwork(seeds, experiment.dim, device)
+        self.encoder = StackedEncoder(
+            seeds,
+            experiment.dim,
+            experiment.model_space,
+            hidden_type=budget.hidden_type(device),
+            initialisation=budget.initialisation,
+        ).to(device)
+        self.losses = nn.ModuleList(_loss(experiment) for _ in seeds).to(device)
+        self._rates, self._optimiser = self._build_optimiser(budget)
+        self._last_losses = torch.full((len(seeds),), math.nan, device=device)
+        self._step: Callable[[Tensor], None] = self._train_on
+        self._eager_steps = 0
+        self._evaluated = _evaluated_latents(experiment, seeds)
+
+    def step(self, latents: Tensor, rate: float) -> None:
+        """Take one optimiser step.
+
+        Args:
+            latents: (S, 2, B, dim) anchors and positives; (S, 1, B, dim) anchors where the runs are supervised.
+            rate: the factor on the learning rates.
+        """
+        for group, base in zip(self._optimiser.param_groups, self._rates, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(base * rate)
+            else:
+                group["lr"] = base * rate
+        if self.device.type == "cuda" and self._step == self._train_on:
+            self._step_before_capture(latents)
+        else:
+            self._step(latents)
+
+    @torch.no_grad()
+    def scores(self) -> dict[str, tuple[tuple[float, ...], ...]]:
+        """Return the R2 and MCC of every factor on latents that no run has trained on."""
+        return score_runs(self._evaluated, self.encoder(self.mixing(self._evaluated.to(self.device))).cpu())
+
+    def last_losses(self) -> tuple[float, ...]:
+        """Return each run's loss on the last batch."""
+        return tuple(self._last_losses.tolist())
+
+    def precision(self) -> tuple[tuple[float, ...], ...] | None:
+        """Return each run's learned Lambda, or None where none is learned."""
+        learned = [tuple(loss.precision.tolist()) for loss in self.losses if isinstance(loss, AnInfoNCE)]
+        return tuple(learned) or None
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a resumed training needs."""
+        return {
+            "encoder": self.encoder.state_dict(),
+            "losses": self.losses.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up a state; before the first step only."""
+        self.encoder.load_state_dict(state["encoder"])
+        self.losses.load_state_dict(state["losses"])
+        # What depends on the device stays this optimiser's own: a training may go on where it did not begin.
+        own = [{key: group[key] for key in ("lr", "capturable")} for group in self._optimiser.param_groups]
+        groups = [{**held, **kept} for held, kept in zip(state["optimiser"]["param_groups"], own, strict=True)]
+        self._optimiser.load_state_dict({**state["optimiser"], "param_groups": groups})
+
+    def _build_optimiser(self, budget: Budget) -> tuple[list[float], torch.optim.Adam]:
+        own = [*self.losses.parameters(), *self.encoder.outputs.parameters()]
+        scalars = [parameter for parameter in own if parameter.requires_grad]
+        groups = [([*self.encoder.weights, *self.encoder.biases], budget.learning_rate)]
+        groups += [(scalars, budget.scalar_learning_rate)] if scalars else []
+        on_cuda = self.device.type == "cuda"  # there a graph reads the rates from the device
+        optimiser = torch.optim.Adam(
+            [
+                {"params": members, "lr": torch.tensor(rate, device=self.device) if on_cuda else rate}
+                for members, rate in groups
+            ],
+            fused=True,
+            capturable=on_cuda,
+        )
+        return [rate for _, rate in groups], optimiser
+
+    def _train_on(self, latents: Tensor) -> None:
+        runs, views, batch, dim = latents.shape
+        embeddings = self.encoder(self.mixing(latents.view(runs, views * batch, dim))).view(runs, views, batch, dim)
+        targets = latents[:, 0] if self.experiment.objective is None else embeddings[:, -1]
+        pairs = zip(self.losses, embeddings[:, 0], targets, strict=True)
+        losses = torch.stack([loss(anchors, target) for loss, anchors, target in pairs])
+        self._optimiser.zero_grad(set_to_none=True)
+        losses.sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self._optimiser.step()
+        self._last_losses.copy_(losses.detach())
+
+    def _step_before_capture(self, latents: Tensor) -> None:
+        """Take an eager step on a stream of its own; after the last of them, capture the step as a CUDA graph."""
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # likewise
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self._train_on(latents)
+        torch.cuda.current_stream().wait_stream(side)
+        self._eager_steps += 1
+        if self._eager_steps < _WARM_UP_STEPS:
+            return
+        held, graph = latents.clone(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._train_on(held)
+
+        def replay(given: Tensor) -> None:
+            held.copy_(given)
+            graph.replay()
+
+        self._step = replay
+
+
+def _loss(experiment: Experiment) -> nn.Module:
+    return SupervisedMSE() if experiment.objective is None else experiment.objective.loss(experiment.dim)
+
+
+def identity_snapshot(experiment: Experiment, seeds: Sequence[int]) -> Snapshot:
+    """Return the scores of the observations themselves: how far from the latents the mixing takes them."""
+    latents = _evaluated_latents(experiment, seeds)
+    scores = score_runs(latents, MixingNetwork(seeds, experiment.dim)(latents))
+    return Snapshot(0, 0.0, (math.nan,) * len(seeds), **scores)
+
+
+def _evaluated_latents(experiment: Experiment, seeds: Sequence[int]) -> Tensor:
+    """Return the (S, N, dim) latents that runs are scored on, always the same."""
+    generators = [torch_generator(seed, "synthetic/evaluation") for seed in seeds]
+    return torch.stack([experiment.process.latents(EVALUATION_LATENTS, drawn) for drawn in generators])
+
 
 _POOL_PAIRS = {"cpu": 2**14, "cuda": 2**19}  # pairs of a run drawn at once: what a cache holds; what keeps a GPU busy
 _SAVE_SECONDS = 60.0

@@ -12,7 +12,7 @@ from baselines.recipes import Recipe
 from ident3d import AugmentedPairs, Box, PairIndex, PositivePairs, RenderedPairs
 from ident3d.conditionals import parse
 from ident3d.pairs import PairBatch, PairStream
-from ident3d.pairs.batch import PairData
+from ident3d.pairs.stream import PairData
 from ident3d.randomness import torch_generator
 
 if TYPE_CHECKING:

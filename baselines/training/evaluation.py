@@ -9,12 +9,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from baselines.encoders.encoder import as_input
 from baselines.training.data import DatasetPart
-from baselines.training.pictures import as_input
 from ident3d.metrics import affine_r2, mcc
-from ident3d.pairs.batch import PairData
+from ident3d.pairs.stream import PairData
 
 __all__ = ["check_can_evaluate", "embed", "evaluate", "evaluation_mode"]
+
 
 _PICTURES_AT_ONCE = 256
 

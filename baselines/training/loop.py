@@ -1,26 +1,172 @@
 """The training loop: batches in, metrics and checkpoints out."""
 
+from __future__ import annotations
+
 import math
+import queue
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from baselines.encoders.encoder import as_input
 from baselines.losses import SupervisedMSE
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.objective import TrainedModel
-from baselines.training.pictures import as_input
 from baselines.training.placement import Placement
-from baselines.training.prefetching import Prefetcher
-from baselines.training.progress import Clock, ProgressBar
 from ident3d.errors import Ident3DError
 
-__all__ = ["Batch", "DivergedError", "Schedule", "Trainer", "WritesMetrics"]
+__all__ = ["Batch", "Clock", "DivergedError", "Prefetcher", "ProgressBar", "Schedule", "Trainer", "WritesMetrics"]
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+
+_SHOWN = {"loss": "loss", "r2": "R2", "images_per_second": "images/s"}
+
+
+class ProgressBar:
+    """A bar over the steps with loss, R2 and images per second; nothing where there is no terminal, or no tqdm.
+
+    Args:
+        steps: the last step.
+        done: steps that were done before.
+        quiet: whether nothing is shown at all.
+    """
+
+    def __init__(self, steps: int, done: int, *, quiet: bool = False) -> None:
+        self._bar: tqdm[Any] | None = None
+        self._last: dict[str, str] = {}
+        if not quiet and sys.stderr.isatty() and find_spec("tqdm") is not None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=steps, initial=done, unit="step")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def update(self) -> None:
+        """Count one step."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def show(self, metrics: dict[str, float]) -> None:
+        """Show what there is to show among some metrics, beside what was shown before."""
+        self._last |= {label: f"{metrics[name]:.4g}" for name, label in _SHOWN.items() if name in metrics}
+        if self._bar is not None:
+            self._bar.set_postfix(self._last)
+
+
+class Clock:
+    """Measures the time between readings."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._waited = 0.0
+
+    def read(self, pictures: int, waited: float) -> dict[str, float]:
+        """Return rates since the last reading.
+
+        Args:
+            pictures: pictures since then.
+            waited: seconds that were spent waiting for batches, from the beginning.
+
+        Returns:
+            "images_per_second", "waiting" (a share of the time) and "seconds".
+        """
+        now = time.perf_counter()
+        seconds = now - self._start
+        share = (waited - self._waited) / seconds
+        self._start, self._waited = now, waited
+        return {"images_per_second": pictures / seconds, "waiting": share, "seconds": seconds}
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave the time of a block out of what is measured."""
+        start = time.perf_counter()
+        yield
+        self._start += time.perf_counter() - start
+
+
+Item = TypeVar("Item")
+
+_POLL_SECONDS = 0.1
+
+
+class Prefetcher(Generic[Item]):
+    """Take items from an iterable in a thread, a few in advance; a context manager.
+
+    Args:
+        items: where items come from; only the thread touches it.
+        ahead: how many may wait.
+
+    Attributes:
+        waited: seconds that the consumer has waited for items.
+    """
+
+    def __init__(self, items: Iterable[Item], ahead: int = 2) -> None:
+        self.waited = 0.0
+        self._items = items
+        self._queue: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._fill, name="prefetcher", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        start = time.perf_counter()
+        item = self._queue.get()
+        self.waited += time.perf_counter() - start
+        if item is None:
+            raise StopIteration
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def _fill(self) -> None:
+        try:
+            for item in self._items:
+                if not self._put(item):
+                    return
+            self._put(None)
+        except Exception as error:  # noqa: BLE001 - it belongs to the consumer, who raises it
+            self._put(error)
+
+    def _put(self, item: Item | BaseException | None) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._queue.put(item, timeout=_POLL_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
 
 
 class Batch(Protocol):

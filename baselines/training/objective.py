@@ -11,7 +11,7 @@ from baselines.recipes import Recipe
 from ident3d import Box, Sphere, Unbounded
 from ident3d.randomness import integer_seed
 
-__all__ = ["TrainedModel", "build_encoder", "build_loss", "embedding_space"]
+__all__ = ["TrainedModel", "build_encoder", "build_loss", "build_optimiser", "embedding_space"]
 
 
 def embedding_space(recipe: Recipe, dim: int) -> OutputSpace:
@@ -86,3 +86,12 @@ class TrainedModel(nn.Module):
         if isinstance(output, SphereOutput):
             found["radius"] = float(output.radius.detach())
         return found
+
+
+def build_optimiser(model: TrainedModel, recipe: Recipe) -> torch.optim.Optimizer:
+    """Return Adam with one learning rate for the encoder and another for what the loss learns."""
+    groups = [{"params": [p for p in model.encoder.parameters() if p.requires_grad], "lr": recipe.learning_rate}]
+    learned = [p for p in model.loss.parameters() if p.requires_grad]
+    if learned:
+        groups.append({"params": learned, "lr": recipe.loss_learning_rate})
+    return torch.optim.Adam(groups)

@@ -12,26 +12,50 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from baselines.encoders import ResNetEncoder
 from baselines.recipes import Recipe
-from baselines.training.anisotropy import content_and_style
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.data import build_stream, pair_conditional, split_validation
 from baselines.training.evaluation import check_can_evaluate, evaluate
-from baselines.training.joint_batch_norm import join_batch_norm
 from baselines.training.logbook import Logbook
 from baselines.training.loop import Schedule, Trainer
-from baselines.training.objective import TrainedModel, build_encoder, build_loss
-from baselines.training.optimiser import build_optimiser
-from baselines.training.placement import Placement, Precision
+from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
+from baselines.training.placement import Placement, Precision, join_batch_norm
 from ident3d import ThreeDIdent
+from ident3d.conditionals import AnisotropicNormal, Normal
+from ident3d.conditionals.conditional import Conditional
 from ident3d.errors import Ident3DError
 from ident3d.pairs import PairStream
 from ident3d.storage.atomic import remove_unfinished, write_text
 
-__all__ = ["Resident", "Run", "RunOptions"]
+__all__ = ["Resident", "Run", "RunOptions", "content_and_style", "true_precision"]
+
+
+def true_precision(conditional: Conditional | None, dim: int) -> npt.NDArray[np.float64] | None:
+    """Return the (dim,) diagonal of Lambda that a normal conditional stands for; None for others."""
+    if isinstance(conditional, Normal):
+        return 1 / (2 * np.broadcast_to(np.asarray(conditional.sigma, dtype=np.float64), dim) ** 2)
+    if isinstance(conditional, AnisotropicNormal):
+        return np.broadcast_to(np.asarray(conditional.precision, dtype=np.float64), dim).copy()
+    return None
+
+
+def content_and_style(conditional: Conditional | None, dim: int) -> dict[str, list[int]]:
+    """Return the columns that vary little within a pair ("content") and much ("style").
+
+    Returns:
+        Nothing where the conditional has not exactly two widths.
+    """
+    precision = true_precision(conditional, dim)
+    kinds = [] if precision is None else sorted(set(precision.tolist()), reverse=True)
+    if precision is None or len(kinds) != 2:
+        return {}
+    return {name: np.flatnonzero(precision == k).tolist() for name, k in zip(("content", "style"), kinds, strict=True)}
+
 
 Resident = Literal["auto", "always", "never"]
 

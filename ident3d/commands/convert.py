@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from ident3d.commandline import EXIT_OK
-from ident3d.conversion import ROWS_PER_SHARD, Target, convert
+from ident3d.storage.conversion import ROWS_PER_SHARD, Target, convert
 
 __all__ = ["Convert"]
 

@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
-from ident3d.machine.diagnosis import diagnose
-from ident3d.machine.libraries import PATIENCE_S
+from ident3d.doctor.diagnosis import diagnose
+from ident3d.doctor.libraries import PATIENCE_S
 
 __all__ = ["DESCRIPTION", "Doctor"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from ident3d.commandline import EXIT_OK, write_json
-from ident3d.description import describe
+from ident3d.storage.description import describe
 
 if TYPE_CHECKING:
     from ident3d.pairs.realised import RealisedConditional
@@ -85,7 +85,7 @@ class Info:
     def _realised(self, text: str) -> RealisedConditional:
         # These bring torch and FAISS, which a plain description should not wait for.
         from ident3d.conditionals import parse
-        from ident3d.pairs.index import PairIndex
+        from ident3d.matching.index import PairIndex
         from ident3d.pairs.realised import realised_conditional
         from ident3d.spaces import Box
         from ident3d.storage.layouts import open_split

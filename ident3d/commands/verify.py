@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from ident3d.storage.layouts import resolve_root, splits_of
-from ident3d.verification import verify
+from ident3d.storage.verification import verify
 
 __all__ = ["Verify"]
 

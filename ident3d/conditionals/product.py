@@ -7,9 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.columns import columns_by_name
-from ident3d.conditionals.conditional import Conditional
-from ident3d.conditionals.coordinate import Coordinate
+from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.conditionals.scales import columns_by_name
 from ident3d.factors import FACTORS, Factors
 from ident3d.spaces import Box, Space, Unbounded
 

@@ -21,15 +21,12 @@ import ast
 from dataclasses import fields
 from typing import Any
 
-from ident3d.conditionals.anisotropic_normal import AnisotropicNormal
 from ident3d.conditionals.conditional import Conditional
-from ident3d.conditionals.generalized_normal import GeneralizedNormal
-from ident3d.conditionals.laplace import Laplace
-from ident3d.conditionals.normal import Normal
+from ident3d.conditionals.exponential import GeneralizedNormal, Laplace, Normal
 from ident3d.conditionals.product import Product
+from ident3d.conditionals.scales import per_factor
+from ident3d.conditionals.sphere import AnisotropicNormal, VonMisesFisher
 from ident3d.conditionals.uniform import Uniform
-from ident3d.conditionals.von_mises_fisher import VonMisesFisher
-from ident3d.conditionals.widths import per_factor
 from ident3d.factors import FACTORS, Factors
 
 __all__ = ["parse"]

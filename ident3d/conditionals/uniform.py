@@ -7,8 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional
-from ident3d.conditionals.coordinate import Coordinate
+from ident3d.conditionals.conditional import Conditional, Coordinate
 from ident3d.spaces import Box, Space, Sphere
 
 __all__ = ["Uniform"]

@@ -1,12 +1,11 @@
 """Positive pairs: the index that matches targets to stored latents, and the streams of batches of pairs."""
 
+from ident3d.matching.index import PairIndex
 from ident3d.pairs.augmented import AugmentedPairs
-from ident3d.pairs.batch import PairBatch
-from ident3d.pairs.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.rendered import RenderedPairs
-from ident3d.pairs.stream import PairStream
+from ident3d.pairs.stream import PairBatch, PairStream
 
 __all__ = [
     "AugmentedPairs",

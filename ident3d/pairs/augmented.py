@@ -1,14 +1,178 @@
 """Positive pairs that are two augmented views of one picture."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ident3d.pairs.batch import PairBatch, PairData
-from ident3d.pairs.simclr import SimCLRViews
-from ident3d.pairs.stream import PairStream
+from ident3d.pairs.stream import PairBatch, PairData, PairStream
 
-__all__ = ["AugmentedPairs"]
+__all__ = ["CHANGES", "AugmentedPairs", "SimCLRViews", "brightness", "contrast", "hue", "luminance", "saturation"]
+
+
+def luminance(pictures: Tensor) -> Tensor:
+    """Return (B, 1, H, W): the grey value, weighted as in ITU-R 601."""
+    weights = pictures.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
+    return (pictures * weights).sum(dim=1, keepdim=True)
+
+
+def brightness(pictures: Tensor, factor: Tensor) -> Tensor:
+    """Multiply every value by ``factor``."""
+    return _blend(pictures, torch.zeros_like(pictures), factor)
+
+
+def contrast(pictures: Tensor, factor: Tensor) -> Tensor:
+    """Scale values about the picture's mean grey by ``factor``."""
+    return _blend(pictures, luminance(pictures).mean(dim=(1, 2, 3), keepdim=True), factor)
+
+
+def saturation(pictures: Tensor, factor: Tensor) -> Tensor:
+    """Scale values about the pixel's grey by ``factor``."""
+    return _blend(pictures, luminance(pictures), factor)
+
+
+def hue(pictures: Tensor, turn: Tensor) -> Tensor:
+    """Turn the hue of every pixel by ``turn``, in turns of the circle, keeping HSV saturation and value."""
+    value, brightest = pictures.max(dim=1, keepdim=True)
+    chroma = value - pictures.amin(dim=1, keepdim=True)
+    red, green, blue = pictures[:, 0:1], pictures[:, 1:2], pictures[:, 2:3]
+    # Sixths of a turn, counted from the brightest channel.
+    offsets = torch.cat([green - blue, blue - red, red - green], dim=1).gather(1, brightest)
+    sextant = offsets / chroma.clamp(min=torch.finfo(pictures.dtype).tiny) + 2 * brightest + 6 * turn
+    # A channel falls from full to nothing between one and two sixths of a turn away from its own hue.
+    own = pictures.new_tensor([5.0, 3.0, 1.0])[:, None, None]
+    distance = (own + sextant) % 6
+    return value - chroma * torch.minimum(distance, 4 - distance).clamp(0, 1)
+
+
+def _blend(pictures: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+    return (factor * pictures + (1 - factor) * other).clamp(0, 1)
+
+
+CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
+"""The changes of SimCLR's colour jitter."""
+
+
+_TRIES = 10
+
+
+@dataclass(frozen=True)
+class SimCLRViews:
+    """Random views of pictures, one for each picture, drawn for a whole batch at once.
+
+    A view is a crop of random area and aspect ratio, resized to the picture's size, with its brightness, contrast,
+    saturation and hue changed in random order, and sometimes its colour dropped. The defaults are those of the
+    augmented-pairs experiment on 3DIdent: neither flips nor blur.
+
+    Attributes:
+        area: least and largest area of the crop, as a share of the picture's.
+        ratio: least and largest width / height of the crop; drawn uniformly in its logarithm.
+        strength: of the colour jitter: brightness, contrast and saturation change by factors within 1 +- 0.8
+            strength, the hue by up to 0.2 strength of a turn.
+        jitter_probability: of the colour jitter.
+        grey_probability: of dropping the colour.
+
+    Raises:
+        ValueError: if a range is not within its bounds, or a probability is none.
+
+    Reference:
+        Zimmermann et al., ICML 2021, appendix A.3; Chen et al., A Simple Framework for Contrastive Learning of Visual
+        Representations, ICML 2020, appendix A.
+    """
+
+    area: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    strength: float = 1.0
+    jitter_probability: float = 0.8
+    grey_probability: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.area[0] <= self.area[1] <= 1:
+            raise ValueError(f"the area of a crop is a range within (0, 1], not {self.area}")
+        if not 0 < self.ratio[0] <= self.ratio[1] < math.inf:
+            raise ValueError(f"the aspect ratio of a crop is a range of positive numbers, not {self.ratio}")
+        if not 0 <= self.strength <= 2.5:  # the hue turns by at most half a circle either way
+            raise ValueError(f"the strength of the colour jitter is in [0, 2.5], not {self.strength}")
+        for name in ("jitter_probability", "grey_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is in [0, 1], not {getattr(self, name)}")
+
+    def __call__(self, pictures: Tensor, generator: torch.Generator) -> Tensor:
+        """Return one view of each picture.
+
+        Args:
+            pictures: (B, 3, H, W) uint8, on any device.
+            generator: source of the randomness, on the CPU, so that views are the same on every device.
+
+        Returns:
+            (B, 3, H, W) uint8.
+        """
+        boxes = self.crops(len(pictures), pictures.shape[2], pictures.shape[3], generator)
+        views = crop_and_resize(pictures.float() / 255, boxes.to(pictures.device))
+        views = self._distort(views, generator)
+        return views.mul(255).round_().to(torch.uint8, memory_format=torch.channels_last)
+
+    def crops(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:
+        """Draw n crops: (n, 4) int64, top, left, height and width in pixels.
+
+        Area and ratio are drawn until the crop fits into the picture, ten times at most; else it is the largest
+        crop in the middle with an allowed ratio.
+        """
+        area = torch.empty(n, _TRIES).uniform_(*self.area, generator=generator) * height * width
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        ratio = torch.empty(n, _TRIES).uniform_(low, high, generator=generator).exp()
+        place = torch.rand(n, 2, generator=generator)
+        heights, widths = (area / ratio).sqrt().round().long(), (area * ratio).sqrt().round().long()
+        fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
+        first = fits.int().argmax(dim=1, keepdim=True)
+        whole_ratio = min(max(width / height, self.ratio[0]), self.ratio[1])
+        whole = (min(height, round(width / whole_ratio)), min(width, round(height * whole_ratio)))
+        fitting = fits.any(dim=1)
+        sizes = torch.stack([heights.gather(1, first)[:, 0], widths.gather(1, first)[:, 0]], dim=1)
+        sizes = torch.where(fitting[:, None], sizes, torch.tensor(whole))
+        room = torch.tensor([height, width]) - sizes
+        corners = torch.where(fitting[:, None], (place * (room + 1)).long().minimum(room), room // 2)
+        return torch.cat([corners, sizes], dim=1)
+
+    def _distort(self, views: Tensor, generator: torch.Generator) -> Tensor:
+        n, device = len(views), views.device
+        spread = 0.8 * self.strength
+        factors = torch.empty(n, 3).uniform_(max(0.0, 1 - spread), 1 + spread, generator=generator)
+        turns = torch.empty(n, 1).uniform_(-0.2 * self.strength, 0.2 * self.strength, generator=generator)
+        amounts = torch.cat([factors, turns], dim=1).to(device)
+        order = torch.rand(n, len(CHANGES), generator=generator).argsort(dim=1).to(device)
+        jittered = (torch.rand(n, generator=generator) < self.jitter_probability).to(device)
+        grey = (torch.rand(n, generator=generator) < self.grey_probability).to(device)
+        views = views.clone()
+        for place in range(len(CHANGES)):
+            for number, change in enumerate(CHANGES):
+                chosen = jittered & (order[:, place] == number)
+                views[chosen] = change(views[chosen], amounts[chosen, number, None, None, None])
+        return torch.where(grey[:, None, None, None], luminance(views), views)
+
+
+def crop_and_resize(pictures: Tensor, boxes: Tensor) -> Tensor:
+    """Cut a box out of each picture and resize it to the picture's size, bilinearly.
+
+    Args:
+        pictures: (B, 3, H, W) float.
+        boxes: (B, 4) int64, top, left, height and width in pixels; crops are never shrunk, so nothing aliases.
+    """
+    axes = []
+    for axis, size in enumerate(pictures.shape[2:]):
+        start, extent = boxes[:, axis, None], boxes[:, axis + 2, None]
+        centre = (torch.arange(size, device=boxes.device) + 0.5) * extent / size - 0.5
+        inside = start + centre.clamp(
+            min=torch.zeros_like(extent), max=extent - 1
+        )  # the crop's edge, not what is beyond
+        axes.append(2 * inside / max(size - 1, 1) - 1)
+    rows, columns = axes
+    height, width = pictures.shape[2:]
+    grid = torch.stack([columns[:, None].expand(-1, height, -1), rows[:, :, None].expand(-1, -1, width)], dim=3)
+    return F.grid_sample(pictures, grid.to(pictures.dtype), mode="bilinear", padding_mode="border", align_corners=True)
 
 
 class AugmentedPairs(PairStream):

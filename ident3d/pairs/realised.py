@@ -15,12 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ident3d.arguments import as_numbers, check_count
 from ident3d.conditionals.conditional import Conditional, check_conditional
-from ident3d.counts import check_count
 from ident3d.errors import MissingDependencyError
 from ident3d.factors import Factors, resolve_factors
-from ident3d.pairs.index import PairIndex, check_index
-from ident3d.pairs.numbers import as_numbers
+from ident3d.matching.index import PairIndex, check_index
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space
 

@@ -2,22 +2,207 @@
 
 import copy
 import itertools
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from ident3d.counts import check_count
+from ident3d.arguments import check_count
 from ident3d.device import usable_device
-from ident3d.pairs.batch import PairBatch, PairData, check_data
-from ident3d.pairs.resident import ResidentPictures
+from ident3d.errors import DatasetError
+from ident3d.factors import Factors
 from ident3d.randomness import torch_generator
 
-__all__ = ["PairStream", "check_workers"]
+__all__ = ["PairBatch", "PairData", "PairStream", "RenderedPairData", "ResidentPictures", "check_data", "check_workers"]
+
+
+class PairData(Protocol):
+    """A dataset that pairs can be drawn from; :class:`ident3d.ThreeDIdent` is one.
+
+    Where it has an attribute ``layout`` that is "decoded", its pictures are taken to cost no more than a copy.
+
+    Attributes:
+        latents: (N, d) float32.
+        factors: what the columns of the latents are.
+    """
+
+    latents: Tensor
+    factors: Factors
+
+    def __len__(self) -> int:
+        """Return N."""
+
+    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        """Return the (B, H, W, 3) uint8 pictures of (B,) int64 rows, or of their exact positives."""
+
+
+class RenderedPairData(PairData, Protocol):
+    """A dataset that was rendered with an exact positive for every row.
+
+    Attributes:
+        latents_pos: (N, d) float32, the latents of the positives; None where there are none.
+    """
+
+    latents_pos: Tensor | None
+
+
+_OFFERED = ("latents", "factors", "pixels", "__len__")
+
+
+def check_data(data: Any) -> None:
+    """Say what is wrong with what pairs are to be drawn from.
+
+    Raises:
+        TypeError: if it is no dataset that pairs can be drawn from.
+        ValueError: if it is empty, or pictures, latents and factors differ in number.
+    """
+    if isinstance(data, str | Path):
+        raise TypeError(
+            f"pairs are drawn from a dataset, not from {data!r}: open it with ident3d.ThreeDIdent({data!r})"
+        )
+    missing = [name for name in _OFFERED if isinstance(data, type) or not hasattr(data, name)]
+    if missing:
+        raise TypeError(
+            f"pairs are drawn from a dataset such as ident3d.ThreeDIdent(root), with {', '.join(_OFFERED)}; "
+            f"{_kind(data)} lacks {', '.join(missing)}"
+        )
+    if not len(data):
+        raise ValueError("pairs are drawn from a dataset of one picture or more, and this one is empty")
+    latents = data.latents
+    if not isinstance(latents, Tensor) or latents.shape != (len(data), len(data.factors)):
+        found = f"one of shape {tuple(latents.shape)}" if isinstance(latents, Tensor) else _kind(latents)
+        raise ValueError(
+            f"expected a tensor of latents of shape ({len(data)}, {len(data.factors)}), for {len(data)} pictures and "
+            f"the factors {', '.join(data.factors.names)}, not {found}"
+        )
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatch:
+    """B positive pairs.
+
+    Pictures are (B, 3, H, W), laid out channels last in memory, as decoders write them and convolutions like them.
+
+    Attributes:
+        x: uint8 pictures of the anchors, or what a transform makes of them.
+        x_pos: likewise, of the positives.
+        z: (B, d) float32 latents of the anchors.
+        z_pos: (B, d) float32 latents of the positives.
+        ids: (B,) int64, rows of the dataset that the anchors are.
+        ids_pos: (B,) int64, likewise of the positives; the anchors' own for exact and augmented pairs.
+        number: the batch's place in the stream.
+    """
+
+    x: Tensor
+    x_pos: Tensor
+    z: Tensor
+    z_pos: Tensor
+    ids: Tensor
+    ids_pos: Tensor
+    number: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
+        """Return this batch on ``device``."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """Return this batch in page-locked memory; a DataLoader with ``pin_memory=True`` calls it."""
+        return self._each(Tensor.pin_memory)
+
+    def share_memory(self) -> Self:
+        """Return this batch in memory that processes share, whatever it was in before."""
+        return self._each(Tensor.share_memory_)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "number"}
+        return type(self)(**tensors, number=self.number)
+
+
+_PICTURES_AT_ONCE = 1024
+
+
+class ResidentPictures:
+    """The pictures of a dataset, decoded once into one uint8 tensor on a device, and its latents.
+
+    Args:
+        data: the dataset.
+        device: where the pictures are to be.
+        positive: whether its exact positives are wanted too.
+
+    Attributes:
+        device: where the pictures are.
+        latents: (N, d) float32, on the CPU: batches of latents are small, and drawn there.
+        latents_pos: (N, d) float32, on the CPU, or None.
+        factors: what the columns of the latents are.
+
+    Raises:
+        ValueError: if the pictures do not fit in the free memory of a CUDA device.
+    """
+
+    layout = "decoded"
+
+    def __init__(self, data: PairData, device: torch.device, *, positive: bool) -> None:
+        self.device = device
+        self.latents = data.latents
+        self.factors = data.factors
+        self.latents_pos: Tensor | None = getattr(data, "latents_pos", None)
+        sources = [False, True] if positive else [False]
+        one = data.pixels(torch.zeros(1, dtype=torch.int64))
+        _check_memory(len(data) * one.nbytes * len(sources), device)
+        self._pixels = [_decoded(data, device, one.shape[1:], positive=source) for source in sources]
+
+    def __len__(self) -> int:
+        return len(self.latents)
+
+    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        """Return the (B, H, W, 3) uint8 pictures of (B,) rows, or of their exact positives, on the device."""
+        if positive and len(self._pixels) < 2:
+            raise DatasetError(
+                "the exact positives are not on the device; make this stream of pairs with RenderedPairs"
+            )
+        return self._pixels[positive].index_select(0, rows.to(self.device))
+
+
+def _decoded(data: PairData, device: torch.device, shape: torch.Size, *, positive: bool) -> Tensor:
+    pixels = torch.empty((len(data), *shape), dtype=torch.uint8, device=device)
+    starts = range(0, len(data), _PICTURES_AT_ONCE)
+    for start in _with_bar(starts, f"pictures to {device}"):
+        rows = torch.arange(start, min(start + _PICTURES_AT_ONCE, len(data)))
+        pixels[rows[0] : rows[-1] + 1] = data.pixels(rows, positive=positive)
+    return pixels
+
+
+def _with_bar(starts: Iterable[int], label: str) -> Iterable[int]:
+    if not sys.stderr.isatty() or find_spec("tqdm") is None:
+        return starts
+    from tqdm import tqdm
+
+    return tqdm(starts, desc=label, unit_scale=_PICTURES_AT_ONCE)
+
+
+def _check_memory(needed: int, device: torch.device) -> None:
+    if device.type != "cuda":
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    if needed > free:
+        raise ValueError(
+            f"the pictures take {needed / 2**30:.1f} GiB and {device} has {free / 2**30:.1f} GiB free; "
+            "serve them with .loader(num_workers=...) instead"
+        )
 
 
 class PairStream(IterableDataset[PairBatch], ABC):

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.latents import check_latents
+from ident3d.storage.images import decode, stack
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.picture import decode, stack
 
 __all__ = ["StoredSplit", "checked_latents"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ident3d.codec import from_plain, to_plain
-from ident3d.machine.blender import why_no_bpy
+from ident3d.doctor.machine import why_no_bpy
 from ident3d.scene.scene import Scene
 from render.blender.errors import BlenderMissingError, RenderError
 from render.blender.quality import Settings

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from ident3d.errors import DatasetError
 from ident3d.storage.atomic import sha256_of
-from ident3d.storage.inspection import names_faults, shard_faults
 from ident3d.storage.manifest import Manifest, ShardRecord
-from ident3d.storage.shard import ShardReader
+from ident3d.storage.native import ShardReader
+from ident3d.storage.verification import names_faults, shard_faults
 from render.dataset.folder import Assembly, started
 from render.dataset.plan import Plan, Recipe, Shard
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.errors import DatasetError
-from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
+from ident3d.pairs.rendered import exact_positives
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest

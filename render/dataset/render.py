@@ -12,8 +12,8 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from ident3d.errors import DatasetError
+from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.picture import decode, encode_png
 from render.blender.pool import Job, Pool
 from render.blender.quality import About
 from render.dataset.folder import Assembly, check_space, check_writable, picture_bytes, started

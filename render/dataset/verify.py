@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from ident3d.errors import DatasetError
 from ident3d.randomness import generator
+from ident3d.storage.images import decode
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, native_splits
-from ident3d.storage.picture import decode
 from render.dataset.plan import PictureId, Plan, Recipe
 from render.dataset.render import Renderer
 

@@ -11,9 +11,9 @@ from baselines.recipes import RECIPES
 from ident3d import FACTORS, Box, sample_latents
 from ident3d.conditionals import parse
 from ident3d.randomness import torch_generator
+from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
-from ident3d.storage.picture import encode_png
-from ident3d.storage.shard import ShardRows, write_shard
+from ident3d.storage.native import ShardRows, write_shard
 
 SIDE = 32
 

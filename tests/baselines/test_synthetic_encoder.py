@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from baselines.encoders.mlp import MLPEncoder
-from baselines.synthetic.encoder import StackedEncoder
+from baselines.encoders.networks import MLPEncoder
+from baselines.synthetic.networks import StackedEncoder
 from ident3d.spaces import Box, Sphere, Unbounded
 
 

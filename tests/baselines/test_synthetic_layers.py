@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from baselines.synthetic import layers
-from baselines.synthetic.layers import stacked_layer
+from baselines.synthetic import networks as layers
+from baselines.synthetic.networks import stacked_layer
 
 
 def inputs(runs, rows=9, fan_in=5, fan_out=7):

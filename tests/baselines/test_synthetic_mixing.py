@@ -3,9 +3,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from baselines.synthetic.mixing import MixingNetwork, condition_numbers, draw_weights
-from baselines.synthetic.rows import table1
-from baselines.synthetic.runs import identity_snapshot
+from baselines.synthetic.experiments import table1
+from baselines.synthetic.networks import MixingNetwork, condition_numbers, draw_weights
+from baselines.synthetic.training import identity_snapshot
 from ident3d.randomness import torch_generator
 
 

@@ -6,8 +6,8 @@ import torch
 
 from baselines.commands.reproduce import Reproduce
 from baselines.synthetic import QUICK, Reproduction, Row, TableStudy
-from baselines.synthetic.rows import table1
-from baselines.synthetic.runs import Runs
+from baselines.synthetic.experiments import table1
+from baselines.synthetic.training import Runs
 from ident3d.errors import Ident3DError
 
 TINY = replace(QUICK, name="tiny", dim=2, batch=32, steps=6, evaluations=2, hidden_precision="float32")

@@ -6,11 +6,19 @@ import torch
 from scipy import stats
 
 from baselines.losses import AnInfoNCE, delta_info_nce, info_nce
-from baselines.synthetic.anisotropy import aninfonce_rows, precision_of
-from baselines.synthetic.concentration import figure2_points, mass_to_move
-from baselines.synthetic.experiments import Experiment, GenerativeProcess
-from baselines.synthetic.objectives import LearnedAnisotropic, Power, VonMisesFisherModel
-from baselines.synthetic.rows import table1, table2
+from baselines.synthetic.experiments import (
+    Experiment,
+    GenerativeProcess,
+    LearnedAnisotropic,
+    Power,
+    VonMisesFisherModel,
+    aninfonce_rows,
+    figure2_points,
+    mass_to_move,
+    precision_of,
+    table1,
+    table2,
+)
 from ident3d.conditionals import VonMisesFisher
 from ident3d.marginals import Marginal
 from ident3d.metrics import affine_r2, plain_factors

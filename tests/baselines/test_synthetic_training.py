@@ -7,15 +7,20 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from baselines.losses import InfoNCE
-from baselines.synthetic.anisotropy import aninfonce_rows
-from baselines.synthetic.budgets import PAPER, PAPER_ANINFONCE, QUICK, QUICK_ANINFONCE, Budget, parse_budget
-from baselines.synthetic.encoder import StackedEncoder
-from baselines.synthetic.mixing import MixingNetwork
-from baselines.synthetic.progress import Progress
-from baselines.synthetic.rows import table1, table2
-from baselines.synthetic.runs import Runs
-from baselines.synthetic.stream import PairPools
-from baselines.synthetic.training import train
+from baselines.synthetic.experiments import aninfonce_rows, table1, table2
+from baselines.synthetic.networks import MixingNetwork, StackedEncoder
+from baselines.synthetic.training import (
+    PAPER,
+    PAPER_ANINFONCE,
+    QUICK,
+    QUICK_ANINFONCE,
+    Budget,
+    PairPools,
+    Progress,
+    Runs,
+    parse_budget,
+    train,
+)
 from ident3d.errors import Ident3DError
 
 CPU = torch.device("cpu")
@@ -292,7 +297,7 @@ def test_a_captured_step_trains_like_an_eager_one(experiment, monkeypatch):
     device = torch.device("cuda")
     budget = replace(QUICK, batch=256, steps=20, hidden_precision="float32")
     captured = train(experiment, (0, 1), budget, device)
-    monkeypatch.setattr("baselines.synthetic.runs._WARM_UP_STEPS", 10**9)
+    monkeypatch.setattr("baselines.synthetic.training._WARM_UP_STEPS", 10**9)
     eager = train(experiment, (0, 1), budget, device)
     assert captured[-1].loss == pytest.approx(eager[-1].loss, rel=1e-2)
     assert captured[-1].r2[0] == pytest.approx(eager[-1].r2[0], abs=0.02)

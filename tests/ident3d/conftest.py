@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from ident3d.factors import FACTORS
+from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
-from ident3d.storage.picture import encode_png
-from ident3d.storage.shard import ShardRows, write_shard
+from ident3d.storage.native import ShardRows, write_shard
 
 COUNTS = {"train": 70, "test": 9}
 SIDE = 8

@@ -6,9 +6,9 @@ import pytest
 import torch
 from scipy import special
 
-from ident3d.conditionals import AnisotropicNormal, Normal, VonMisesFisher, fisher_bingham, rejection
-from ident3d.conditionals.fisher_bingham import acceptance, log_normaliser, mean_square_displacement
-from ident3d.conditionals.von_mises_fisher import log_normaliser as von_mises_fisher_log_normaliser
+from ident3d.conditionals import AnisotropicNormal, Normal, VonMisesFisher, numerics, sphere
+from ident3d.conditionals.sphere import acceptance, log_normaliser, mean_square_displacement
+from ident3d.conditionals.sphere import log_normaliser_von_mises_fisher as von_mises_fisher_log_normaliser
 from ident3d.errors import Ident3DError
 from ident3d.spaces import Box, Sphere, Unbounded
 
@@ -136,14 +136,14 @@ def test_no_proposal_is_denser_than_the_envelope():
     for precision in ([1000.0, 1.0, 1.0], HALVES, [3.0, 0.01]):
         n = len(precision)
         z = torch.cat([Sphere(n).uniform(2_000, seeded(13)), torch.eye(n, dtype=torch.float64)])
-        envelope = fisher_bingham._Envelope.around(z, diagonal(*precision))
+        envelope = sphere._Envelope.around(z, diagonal(*precision))
         for seed in range(20):
             _, log_chance = envelope.propose(torch.arange(len(z)), seeded(seed))
             assert log_chance.max() < 1e-9
 
 
 def test_a_hopeless_sampler_says_so(monkeypatch):
-    monkeypatch.setattr(rejection, "_MOST_ROUNDS", 3)
+    monkeypatch.setattr(numerics, "_MOST_ROUNDS", 3)
     with pytest.raises(Ident3DError, match=r"of 500 rows in 3 rounds.*differ too much"):
         AnisotropicNormal([1e6, 1e-3]).sample(Sphere(2).uniform(500, seeded(14)), Sphere(2), seeded(15))
 

@@ -14,7 +14,7 @@ from ident3d.conditionals import (
     Uniform,
     VonMisesFisher,
 )
-from ident3d.conditionals.power_integral import power_integral
+from ident3d.conditionals.numerics import power_integral
 from ident3d.spaces import Box
 
 KINDS = {

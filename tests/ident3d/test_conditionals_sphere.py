@@ -8,8 +8,9 @@ import torch
 from scipy import integrate, interpolate, special, stats
 
 from ident3d.conditionals import AnisotropicNormal, GeneralizedNormal, Laplace, Normal, Product, Uniform, VonMisesFisher
-from ident3d.conditionals.radial import radial_integral
-from ident3d.conditionals.von_mises_fisher import log_normaliser, mean_cosine, mean_fall
+from ident3d.conditionals.numerics import radial_integral
+from ident3d.conditionals.sphere import log_normaliser_von_mises_fisher as log_normaliser
+from ident3d.conditionals.sphere import mean_cosine, mean_fall
 from ident3d.spaces import Sphere
 
 # (dimension, kappa, ln of the normaliser of exp(kappa (cos - 1)), mean cosine), from 40-digit Bessel functions

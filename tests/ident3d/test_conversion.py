@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import ident3d.conversion
-from ident3d.conversion import convert
+import ident3d.storage.conversion
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError
 from ident3d.factors import Factor, Factors
 from ident3d.latents import to_physical
+from ident3d.storage.conversion import convert
 from ident3d.storage.decoded import DecodedSplit
 from ident3d.storage.manifest import Manifest
 
@@ -203,7 +203,7 @@ def test_a_damaged_cache_is_made_again(native):
 
 def interrupt(monkeypatch, after):
     """Let the conversion be interrupted when it has read ``after`` pictures."""
-    real = ident3d.storage.source.decode
+    real = ident3d.storage.conversion.decode
     count = iter(range(after))
 
     def decode(encoded, what):
@@ -211,8 +211,8 @@ def interrupt(monkeypatch, after):
             raise KeyboardInterrupt
         return real(encoded, what)
 
-    monkeypatch.setattr(ident3d.storage.source, "decode", decode)
-    return lambda: monkeypatch.setattr(ident3d.storage.source, "decode", real)
+    monkeypatch.setattr(ident3d.storage.conversion, "decode", decode)
+    return lambda: monkeypatch.setattr(ident3d.storage.conversion, "decode", real)
 
 
 @pytest.mark.parametrize(("layout", "to"), [("published", "native"), ("native", "published"), ("native", "decoded")])

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from ident3d import Box, Factor, Factors, Marginal, Normal, Product, Sphere, sample_latents, true_mutual_information
-from ident3d.counts import check_count
-from ident3d.mutual_information import mutual_information_per_factor
+from ident3d.arguments import check_count
+from ident3d.conditionals.information import mutual_information_per_factor
 
 
 @pytest.mark.parametrize("number", [3, np.int8(3), torch.tensor(3), 2**70])

@@ -23,7 +23,7 @@ def as_tensor(image):
 @pytest.fixture
 def decoded(native):
     """A decoded cache beside the shards that it was made from."""
-    from ident3d.conversion import convert
+    from ident3d.storage.conversion import convert
 
     convert(native.root, native.root, "decoded")
     return native
@@ -119,7 +119,7 @@ def test_pickling_keeps_items_and_makes_no_second_copy_of_latents(made):
 
 def replaced_by_another(root, make_native, tmp_path, layout):
     """Put other pictures with other latents in the place of a dataset, with the same names and counts."""
-    from ident3d.conversion import convert
+    from ident3d.storage.conversion import convert
 
     counts = {"extra": 1, "train": 70, "test": 9}  # which makes the random numbers of the others differ
     other = make_native(tmp_path / "other", counts).root
@@ -221,7 +221,7 @@ def test_latents_never_decode_a_picture(request, layout):
 
 
 def test_native_and_published_folders_give_the_same_items(native, tmp_path):
-    from ident3d.conversion import convert
+    from ident3d.storage.conversion import convert
 
     convert(native.root, tmp_path / "other", "published")
     ours, theirs = ThreeDIdent(native.root), ThreeDIdent(tmp_path / "other")

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from ident3d.conversion import convert
-from ident3d.description import describe
 from ident3d.errors import DatasetError
 from ident3d.factors import Factor, Factors
+from ident3d.storage.conversion import convert
+from ident3d.storage.description import describe
 
 
 def test_every_layout_that_is_there_is_named_and_the_one_that_is_read_comes_first(native, published):

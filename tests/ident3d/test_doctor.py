@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ident3d.__main__ import main
-from ident3d.machine.libraries import LIBRARIES, Found
+from ident3d.doctor.libraries import LIBRARIES, Found
 
 ROOT = Path(__file__).parents[2]
 BROKEN = ("numpy", "pyarrow", "tqdm")
@@ -26,7 +26,7 @@ def shelf(monkeypatch):
             for library in LIBRARIES
         }
 
-    monkeypatch.setattr("ident3d.machine.diagnosis.find", find)
+    monkeypatch.setattr("ident3d.doctor.diagnosis.find", find)
     return states
 
 
@@ -69,7 +69,7 @@ def test_the_doctor_comes_where_what_the_other_commands_load_is_broken(tmp_path)
     code = f"""
 import sys
 from ident3d.__main__ import main
-from ident3d.machine import diagnosis, libraries
+from ident3d.doctor import diagnosis, libraries
 
 def find(**_):
     broken = [library for library in libraries.LIBRARIES if library.module in {BROKEN}]

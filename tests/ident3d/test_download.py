@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 import ident3d.download
-import ident3d.storage.transfer
-import ident3d.storage.unpacking
 from ident3d.dataset import ThreeDIdent
 from ident3d.download import ARCHIVES, Archive, download_published
 from ident3d.errors import DatasetError
@@ -25,7 +23,7 @@ COUNTS = {"train": 12, "test": 5}
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(ident3d.storage.transfer, "_CHUNK", 1000)
+    monkeypatch.setattr(ident3d.download, "_CHUNK", 1000)
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -303,7 +301,7 @@ def test_an_archive_that_explodes_is_stopped(server, tmp_path):
 
 
 def test_an_archive_of_too_many_files_is_stopped(source, server, tmp_path, monkeypatch):
-    monkeypatch.setattr(ident3d.storage.unpacking, "_MOST_MEMBERS", 10)
+    monkeypatch.setattr(ident3d.download, "_MOST_MEMBERS", 10)
     with pytest.raises(DatasetError, match="unpacks to more than 10 files"):
         download_published(tmp_path / "root", ["train"], source=server.url)
 

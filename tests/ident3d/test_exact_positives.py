@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import truncnorm
 
 from ident3d.conditionals import Normal, VonMisesFisher
-from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
+from ident3d.pairs.rendered import exact_positives
 
 
 def test_positives_have_the_law_of_the_conditional():

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from ident3d.conversion import convert
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError, MissingDependencyError
 from ident3d.hub import StreamedSplit, from_hub
+from ident3d.storage.conversion import convert
 
 datasets = pytest.importorskip("datasets")
 COMMIT = "0" * 40

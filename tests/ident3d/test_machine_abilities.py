@@ -1,7 +1,7 @@
 import pytest
 
-from ident3d.machine.abilities import abilities
-from ident3d.machine.libraries import LIBRARIES, Found
+from ident3d.doctor.diagnosis import abilities
+from ident3d.doctor.libraries import LIBRARIES, Found
 
 CORE = {"read", "pairs", "score", "download"}
 
@@ -9,8 +9,8 @@ CORE = {"read", "pairs", "score", "download"}
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """A machine with every system library, and a checkout."""
-    monkeypatch.setattr("ident3d.machine.abilities.missing_packages", list)
-    monkeypatch.setattr("ident3d.machine.abilities.find_spec", lambda name: name)
+    monkeypatch.setattr("ident3d.doctor.diagnosis.missing_packages", list)
+    monkeypatch.setattr("ident3d.doctor.diagnosis.find_spec", lambda name: name)
 
 
 def found(*, missing=(), broken=(), cuda=False, faiss_gpus=0):
@@ -73,12 +73,12 @@ def test_a_python_without_bpy_is_told_which_has_one():
 
 
 def test_missing_system_libraries_come_before_bpy(monkeypatch):
-    monkeypatch.setattr("ident3d.machine.abilities.missing_packages", lambda: ["libxi6", "libsm6"])
+    monkeypatch.setattr("ident3d.doctor.diagnosis.missing_packages", lambda: ["libxi6", "libsm6"])
     assert by_name(broken=["bpy"])["render"].remark.endswith("apt-get install libxi6 libsm6")
 
 
 def test_without_a_checkout_the_other_rooms_are_not_there(monkeypatch):
-    monkeypatch.setattr("ident3d.machine.abilities.find_spec", lambda _: None)
+    monkeypatch.setattr("ident3d.doctor.diagnosis.find_spec", lambda _: None)
     shown = by_name()
     assert [name for name, one in shown.items() if "in a checkout" in one.remark] == ["render", "train", "leaderboard"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ident3d.machine.libraries import LIBRARIES, Library, find, probe
-from ident3d.machine.probe import look_at
+from ident3d.doctor.libraries import LIBRARIES, Library, find, probe
+from ident3d.doctor.probe import look_at
 
 MODULES = {
     "sound": "__version__ = '7.1'\nprint('noise')\nimport os\nos.write(1, b'more of it')",
@@ -49,7 +49,7 @@ def test_a_library_that_hangs_is_given_up_and_the_others_are_not(folder):
 
 
 def test_a_python_that_cannot_be_run_is_the_answer(monkeypatch):
-    monkeypatch.setattr("ident3d.machine.libraries.sys.executable", "/nowhere/python")
+    monkeypatch.setattr("ident3d.doctor.libraries.sys.executable", "/nowhere/python")
     assert "/nowhere/python cannot be run" in probe(["json"])["json"]["reason"]
 
 
@@ -74,7 +74,7 @@ def test_what_is_found_is_told_in_a_line(folder):
 
 
 def test_two_distributions_of_one_module_are_both_named(monkeypatch):
-    monkeypatch.setattr("ident3d.machine.libraries.metadata.version", lambda name: f"1.{len(name)}")
+    monkeypatch.setattr("ident3d.doctor.libraries.metadata.version", lambda name: f"1.{len(name)}")
     found = find([Library("json", distributions=("json-cpu", "json-gpus"))])
     assert found["json"].text == "1.8 (json-cpu), 1.9 (json-gpus)"
 

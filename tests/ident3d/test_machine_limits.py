@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ident3d.machine import limits
+from ident3d.doctor import machine as limits
 
 GIB = 1 << 30
 

@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from ident3d.conditionals import GeneralizedNormal, Laplace, Normal, Uniform, VonMisesFisher
-from ident3d.conditionals.von_mises_fisher import mean_cosine
+from ident3d.conditionals.sphere import mean_cosine
 from ident3d.marginals import Marginal, parse
 from ident3d.spaces import Box, Sphere, Unbounded
 

@@ -15,7 +15,7 @@ from ident3d.conditionals import (
     Uniform,
     VonMisesFisher,
 )
-from ident3d.mutual_information import mutual_information_per_factor, true_mutual_information
+from ident3d.conditionals.information import mutual_information_per_factor, true_mutual_information
 from ident3d.spaces import Box, Sphere, Unbounded
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ident3d.pairs.box_tree import FAN, BoxTree
+from ident3d.matching.exact import FAN, BoxTree
 
 
 def boxes(n, width=5):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from ident3d.pairs.faiss_library import bounded_threads, faiss_library
-from ident3d.pairs.index import PairIndex
+from ident3d.matching.faiss_library import bounded_threads, faiss_library
+from ident3d.matching.index import PairIndex
 from tests.ident3d.pair_latents import anchors_and_targets, rows, slow_match
 
 EXACT = ["exact", "torch"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ident3d.factors import Factor, Factors
-from ident3d.pairs.index import PairIndex
+from ident3d.matching.index import PairIndex
 from tests.ident3d.pair_latents import anchors_and_targets, rows, slow_match
 
 

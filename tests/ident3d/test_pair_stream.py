@@ -13,8 +13,8 @@ from ident3d import ThreeDIdent
 from ident3d.conditionals import Normal, Uniform, VonMisesFisher
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS, Factors
+from ident3d.matching.index import PairIndex
 from ident3d.pairs.augmented import AugmentedPairs
-from ident3d.pairs.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.normalise import Normalise
 from ident3d.pairs.rendered import RenderedPairs
@@ -158,7 +158,7 @@ def test_a_worker_uses_one_thread():
 
 class _Threads(torch.utils.data.IterableDataset):
     def __iter__(self):
-        from ident3d.pairs.faiss_library import bounded_threads, faiss_library
+        from ident3d.matching.faiss_library import bounded_threads, faiss_library
 
         with bounded_threads(16):
             yield faiss_library().omp_get_max_threads()

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torchvision.transforms.v2.functional as vision
 
-from ident3d.pairs import colour
-from ident3d.pairs.simclr import SimCLRViews, crop_and_resize
+from ident3d.pairs import augmented as colour
+from ident3d.pairs.augmented import SimCLRViews, crop_and_resize
 
 
 def pictures(n=6, height=24, width=24):

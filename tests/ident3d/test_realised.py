@@ -6,7 +6,7 @@ import torch
 
 from ident3d import Factor, Factors, ThreeDIdent, sample_latents
 from ident3d.conditionals import Normal
-from ident3d.pairs.index import PairIndex
+from ident3d.matching.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import realised_conditional
 from ident3d.spaces import Box

@@ -7,9 +7,9 @@ import pytest
 
 from ident3d.latents import sample_latents
 from ident3d.storage.card import card, write_card
+from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
-from ident3d.storage.picture import encode_png
-from ident3d.storage.shard import ShardRows, schema, write_shard
+from ident3d.storage.native import ShardRows, schema, write_shard
 
 MANIFEST = Manifest(
     splits={"train": 20, "test": 10},

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from ident3d.conversion import convert
 from ident3d.errors import DatasetError
+from ident3d.storage.conversion import convert
 from ident3d.storage.decoded import DecodedSplit, decoded_splits
-from ident3d.storage.picture import decode
+from ident3d.storage.images import decode
 
 
 @pytest.fixture

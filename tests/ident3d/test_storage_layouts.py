@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from ident3d.conversion import convert
 from ident3d.errors import DatasetError
+from ident3d.storage.conversion import convert
 from ident3d.storage.layouts import open_split, resolve_root, splits_of
 
 

@@ -49,7 +49,7 @@ def test_differences_name_the_setting_by_its_path():
     assert MANIFEST.differences(other) == [
         "splits.test: 10 against None",
         "seed: 0 against 1",
-        "render.blender.quality.samples: 2 against 4",
+        "render.quality.samples: 2 against 4",
         "render.lights[1].power: 3000.0 against 1.0",
     ]
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 import ident3d
 from ident3d.errors import DatasetError
-from ident3d.storage.picture import check_integrity, decode, encode_png, stack
+from ident3d.storage.images import check_integrity, decode, encode_png, stack
 
 
 def noise(height, width, seed=0):

@@ -145,7 +145,7 @@ def test_latents_of_any_float_type_and_order(published, dtype):
 
 
 def test_a_manifest_that_says_otherwise(native, tmp_path):
-    from ident3d.conversion import convert
+    from ident3d.storage.conversion import convert
 
     root = convert(native.root, tmp_path / "out", "published")
     data = json.loads((root / "manifest.json").read_text())

@@ -8,8 +8,8 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.latents import sample_latents
-from ident3d.storage.picture import decode, encode_png
-from ident3d.storage.shard import ROWS_PER_GROUP, ShardReader, ShardRows, write_shard
+from ident3d.storage.images import decode, encode_png
+from ident3d.storage.native import ROWS_PER_GROUP, ShardReader, ShardRows, write_shard
 
 ROWS = 2 * ROWS_PER_GROUP + 3
 

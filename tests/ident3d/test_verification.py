@@ -9,13 +9,13 @@ import pytest
 from ident3d.commands.verify import Verify
 from ident3d.conditionals import parse
 from ident3d.errors import DatasetError
-from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
+from ident3d.pairs.rendered import exact_positives
 from ident3d.storage.atomic import sha256_of
+from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
-from ident3d.storage.picture import encode_png
-from ident3d.storage.shard import ShardRows, write_shard
-from ident3d.verification import verify
+from ident3d.storage.native import ShardRows, write_shard
+from ident3d.storage.verification import verify
 
 MANIFEST = Manifest(splits={"train": 12, "test": 6}, rows_per_shard=5, resolution=8, seed=2)
 PAIRS = "normal(sigma=0.1)"

@@ -6,7 +6,7 @@ import pytest
 
 from ident3d.submission import Compute
 from leaderboard.entry import Kind, Verification
-from leaderboard.plots import compute_plot, score_plot
+from leaderboard.page import compute_plot, score_plot
 from leaderboard.ranking import Mark, ranked
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from ident3d.conditionals import parse
-from ident3d.exact_positives import exact_positives
 from ident3d.latents import sample_latents
+from ident3d.pairs.rendered import exact_positives
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit
-from ident3d.verification import verify
+from ident3d.storage.verification import verify
 from render.__main__ import main
 from tests.render.command_line import SMALL, kill, needs_bpy, render, start, wait_for
 from tests.render.fake_renderer import files_of

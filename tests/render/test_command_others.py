@@ -7,8 +7,7 @@ import pytest
 from PIL import Image
 
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.native import NativeSplit
-from ident3d.storage.shard import ShardReader, ShardRows, write_shard
+from ident3d.storage.native import NativeSplit, ShardReader, ShardRows, write_shard
 from render.__main__ import main
 from render.blender.errors import DeviceMissingError, WorkerDiedError
 from render.commands.check import Check

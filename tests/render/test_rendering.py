@@ -8,10 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ident3d.storage.images import decode
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.native import NativeSplit
-from ident3d.storage.picture import decode
-from ident3d.storage.shard import ShardReader
+from ident3d.storage.native import NativeSplit, ShardReader
 from render.dataset.folder import Assembly
 from render.dataset.journal import Journal
 from render.dataset.plan import Part

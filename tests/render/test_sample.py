@@ -3,7 +3,7 @@
 from ident3d.scene.world import World
 from ident3d.storage.layouts import resolve_root
 from ident3d.storage.manifest import Manifest
-from ident3d.verification import verify
+from ident3d.storage.verification import verify
 from render.blender.quality import quality
 from render.dataset.plan import Recipe
 

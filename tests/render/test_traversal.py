@@ -5,7 +5,7 @@ import pytest
 
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
-from ident3d.storage.picture import decode
+from ident3d.storage.images import decode
 from render.figures import traversal, traversal_latents
 from tests.render.fake_renderer import RESOLUTION, FakeRenderer
 

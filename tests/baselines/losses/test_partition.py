@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from baselines.losses import partition
+from baselines.losses import contrast as partition
 from baselines.losses.costs import MinkowskiDistance, MinkowskiPower, NegativeDot, SquaredEuclidean
 
 COSTS = [

@@ -13,8 +13,7 @@ from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.logbook import Logbook, read_metrics
 from baselines.training.loop import DivergedError, Schedule, Trainer
-from baselines.training.objective import TrainedModel, build_loss
-from baselines.training.optimiser import build_optimiser
+from baselines.training.objective import TrainedModel, build_loss, build_optimiser
 from baselines.training.placement import Placement
 from ident3d.errors import Ident3DError
 from ident3d.randomness import torch_generator

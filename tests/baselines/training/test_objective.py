@@ -7,8 +7,7 @@ from torch import nn
 from baselines.encoders import BoxOutput, SphereOutput
 from baselines.losses import an_info_nce, delta_info_nce, info_nce, supervised_mse
 from baselines.recipes import RECIPES
-from baselines.training.objective import TrainedModel, build_loss, embedding_space
-from baselines.training.optimiser import build_optimiser
+from baselines.training.objective import TrainedModel, build_loss, build_optimiser, embedding_space
 from ident3d import Box, Sphere, Unbounded
 
 

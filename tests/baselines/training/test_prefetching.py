@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from baselines.training.prefetching import Prefetcher
+from baselines.training.loop import Prefetcher
 
 
 def test_items_come_in_order_and_end():

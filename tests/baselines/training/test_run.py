@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from baselines.recipes import CONTENT_FACTORS, RECIPES
-from baselines.training.anisotropy import content_and_style, true_precision
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.logbook import read_metrics
 from baselines.training.objective import build_encoder
 from baselines.training.placement import Placement
 from baselines.training.report import write_report
-from baselines.training.run import Run, RunOptions
+from baselines.training.run import Run, RunOptions, content_and_style, true_precision
 from ident3d import FACTORS, AnisotropicNormal, Laplace, Normal, ThreeDIdent
 from ident3d.errors import Ident3DError
 

@@ -1,0 +1,96 @@
+"""The residual networks that encode pictures."""
+
+import itertools
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from baselines.encoders.outputs import OutputSpace, output_for
+from ident3d.errors import MissingDependencyError
+
+__all__ = ["Depth", "MLPEncoder", "ResNetEncoder"]
+
+_WIDTHS = (10, 50, 50, 50, 50, 10)  # of the hidden layers, in units of the number of latents
+
+
+class MLPEncoder(nn.Module):
+    """Six hidden layers with LeakyReLU of slope 0.01, their widths 10, 50, 50, 50, 50, 10 times the number of latents.
+
+    Args:
+        space: the space of the embeddings; its dimension N is the number of latents.
+        observed: number of observed dimensions; None: N.
+        learn_scale: see :func:`~baselines.encoders.outputs.output_for`.
+
+    Raises:
+        ValueError: if ``observed`` is not positive.
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, appendix A.3.
+    """
+
+    def __init__(self, space: OutputSpace, observed: int | None = None, *, learn_scale: bool | None = None) -> None:
+        super().__init__()
+        inputs = space.dim if observed is None else observed
+        if inputs < 1:
+            raise ValueError(f"an encoder needs at least one observed dimension, not {inputs}")
+        widths = [inputs, *(space.dim * factor for factor in _WIDTHS)]
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(0.01)]
+        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], space.dim))
+        self.output = output_for(space, learn_scale=learn_scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, observed) observations to (B, N) embeddings."""
+        embeddings: Tensor = self.output(self.layers(x))
+        return embeddings
+
+
+Depth = Literal[18, 34, 50, 101]
+
+_HIDDEN_PER_LATENT = 10
+
+
+class ResNetEncoder(nn.Module):
+    """A ResNet without pretrained weights, one hidden layer of ten units per latent with LeakyReLU, a linear layer.
+
+    Pictures are shifted and scaled to [-1, 1] first. Everything after the convolutions runs in float32 under autocast
+    too, because embeddings of half precision have too few digits to be compared.
+
+    Args:
+        space: the space of the embeddings; its dimension is their number.
+        depth: layers of the ResNet: 18 (the paper's), 34, 50 or 101.
+        learn_scale: see :func:`~baselines.encoders.outputs.output_for`.
+
+    Raises:
+        ValueError: if there is no ResNet of that depth.
+        MissingDependencyError: if torchvision is not installed.
+
+    Reference:
+        Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, section 4.2.2 and appendix A.3.
+    """
+
+    def __init__(self, space: OutputSpace, depth: Depth = 18, *, learn_scale: bool | None = None) -> None:
+        super().__init__()
+        if depth not in get_args(Depth):
+            raise ValueError(f"there are ResNets of depth {', '.join(map(str, get_args(Depth)))}, not {depth}")
+        try:
+            from torchvision.models import resnet  # type: ignore[import-untyped]  # torchvision carries no types
+        except ImportError as error:
+            raise MissingDependencyError("torchvision", "build a ResNet encoder", "train") from error
+        self.backbone: nn.Module = getattr(resnet, f"resnet{depth}")(weights=None)
+        width: int = self.backbone.fc.in_features
+        self.backbone.fc = nn.Identity()
+        self.hidden = nn.Linear(width, _HIDDEN_PER_LATENT * space.dim)
+        self.head = nn.Linear(_HIDDEN_PER_LATENT * space.dim, space.dim)
+        self.output = output_for(space, learn_scale=learn_scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, 3, H, W) float RGB pictures in [0, 1] to (B, d) float32 embeddings."""
+        features = self.backbone(2 * x - 1)
+        with torch.autocast(x.device.type, enabled=False):
+            hidden = F.leaky_relu(self.hidden(features.float()), 0.01)
+            embeddings: Tensor = self.output(self.head(hidden))
+        return embeddings

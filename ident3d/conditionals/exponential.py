@@ -1,0 +1,331 @@
+"""Conditionals whose density falls with a power of the distance: exp(-|z_pos - z|^p / scale^p) in every factor."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.conditionals.numerics import draw_by_rejection, gauss_legendre, power_integral, radial_integral
+from ident3d.conditionals.scales import Widths, WidthsLike, as_tensor, per_factor, positive
+from ident3d.spaces import Box, Space, Sphere, Unbounded
+
+__all__ = ["ExponentialPower", "GeneralizedNormal", "Laplace", "Normal", "projected_log_density", "two_sided_uniform"]
+
+_DROP = 40.0  # the integrand is cut where it has fallen by exp(-40)
+_BISECTIONS = 60
+_PANELS = 8
+_NODES = 16
+_NUMBERS = 2**22  # numbers held at a time, to bound the memory
+
+
+def projected_log_density(u: Tensor, z: Tensor, scale: Tensor, p: float) -> Tensor:
+    """Return ln of the integral of r^(n-1) exp(-sum |(r u - z) / scale|^p) over r > 0.
+
+    Less the logarithm of the integral of exp(-sum |(x - z) / scale|^p) over R^n, that is the log density, with respect
+    to the surface measure, of x / |x| for an x distributed as exp(-sum |(x - z) / scale|^p).
+
+    Args:
+        u: (B, n) float64 points on the unit sphere.
+        z: (B, n) float64 anchors.
+        scale: () or (n,) float64 widths.
+        p: the exponent, 1 or larger, so that the integrand is log-concave.
+
+    Returns:
+        (B,) float64.
+    """
+    slope, offset = u / scale, z / scale
+    if p == 2:
+        ray = radial_integral(slope.square().sum(-1), (slope * offset).sum(-1), u.shape[-1])
+        return ray.log_value - offset.square().sum(-1)
+    n = u.shape[-1]
+    rows = max(1, _NUMBERS // (n * _NODES * (n + _PANELS)))
+    chunks = zip(torch.split(slope, rows), torch.split(offset, rows), strict=True)
+    return torch.cat([_integrate(slope_rows, offset_rows, p) for slope_rows, offset_rows in chunks])
+
+
+def _integrate(slope: Tensor, offset: Tensor, p: float) -> Tensor:
+    """Integrate r^(n-1) exp(-sum |slope r - offset|^p) over r > 0: (B, n) and (B, n) to logarithms (B,)."""
+    mode, lower, upper = _window(slope, offset, p)
+    # The integrand has a kink wherever a coordinate of the ray passes the anchor's; no panel may hold one inside.
+    kinks = torch.where(slope == 0, mode.unsqueeze(-1), offset / slope)
+    grid = torch.linspace(0, 1, _PANELS + 1, dtype=slope.dtype, device=slope.device)
+    even = lower.unsqueeze(-1) + (upper - lower).unsqueeze(-1) * grid
+    edges = torch.cat([even, torch.minimum(torch.maximum(kinks, lower.unsqueeze(-1)), upper.unsqueeze(-1))], -1)
+    edges = edges.sort(-1).values
+    nodes, weights = gauss_legendre(_NODES, slope.device)
+    half = edges.diff(dim=-1) / 2
+    r = (edges[:, :-1] + half).unsqueeze(-1) + half.unsqueeze(-1) * nodes
+    log_terms = _log_integrand(r.flatten(1), slope, offset, p) + (half.unsqueeze(-1) * weights).flatten(1).log()
+    return log_terms.logsumexp(-1)
+
+
+def _window(slope: Tensor, offset: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return, for each ray, the integrand's mode and the points below and above where it has vanished, each (B,)."""
+
+    def rises(r: Tensor) -> Tensor:
+        gap = r.unsqueeze(-1) * slope - offset
+        fall = p * (gap.abs().pow(p - 1) * gap.sign() * slope).sum(-1)
+        return (slope.shape[-1] - 1) / r > fall
+
+    def lives(r: Tensor) -> Tensor:
+        return _log_integrand(r.unsqueeze(-1), slope, offset, p).squeeze(-1) > floor
+
+    origin, one = slope.new_zeros(len(slope)), slope.new_ones(len(slope))
+    descent = _double(rises, one)
+    mode = _bisect(rises, origin, descent)
+    floor = _log_integrand(mode.unsqueeze(-1), slope, offset, p).squeeze(-1) - _DROP
+    return mode, _bisect(lives, mode, origin), _bisect(lives, mode, _double(lives, descent))
+
+
+def _double(holds: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Double ``start``, row by row, until ``holds`` no longer does."""
+    end = start
+    while bool((growing := holds(end)).any()):
+        end = torch.where(growing, 2 * end, end)
+    return end
+
+
+def _bisect(holds: Callable[[Tensor], Tensor], inside: Tensor, outside: Tensor) -> Tensor:
+    """Return, for each row, where ``holds`` ends between ``inside``, where it does, and ``outside``."""
+    for _ in range(_BISECTIONS):
+        middle = (inside + outside) / 2
+        held = holds(middle)
+        inside, outside = torch.where(held, middle, inside), torch.where(held, outside, middle)
+    return outside
+
+
+def _log_integrand(r: Tensor, slope: Tensor, offset: Tensor, p: float) -> Tensor:
+    """Return (n-1) ln r - sum |slope r - offset|^p for radii (B, K): (B, K)."""
+    gaps = r.unsqueeze(-1) * slope.unsqueeze(1) - offset.unsqueeze(1)  # (rows, radii, coordinates)
+    return (slope.shape[-1] - 1) * r.log() - gaps.abs().pow(p).sum(-1)
+
+
+class ExponentialPower(Conditional):
+    """A density proportional to exp(-|z_pos - z|^p / scale^p) in every factor.
+
+    On a box each factor is truncated to the walls and normalised there: nothing is clipped, so no mass sits on a
+    wall. On the unbounded space it is the plain density. On a sphere the positive is drawn in R^dim around the anchor
+    and projected radially onto the sphere, as in Table 1 of the paper; the log density is that of the projected point.
+
+    Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 5 and section 4.1.
+    """
+
+    spaces: ClassVar[tuple[type[Space], ...]] = (Box, Unbounded, Sphere)
+
+    @property
+    @abstractmethod
+    def _power(self) -> float:
+        """The exponent p, 1 or larger."""
+
+    @property
+    @abstractmethod
+    def _scale(self) -> Widths:
+        """The scale of exp(-|x / scale|^p)."""
+
+    @abstractmethod
+    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw numbers in [-left, right] with a density proportional to exp(-|x|^p).
+
+        Args:
+            left: (B, dim) float64 distances to the lower wall, 0 or larger, infinite where there is none.
+            right: (B, dim) float64 distances to the upper wall.
+            generator: source of the randomness.
+
+        Returns:
+            (B, dim) float64; rounding may overstep a wall by an ulp.
+        """
+
+    @abstractmethod
+    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
+
+    @property
+    def dim(self) -> int | None:
+        """The number of factors that the widths are given for; None where one width holds for any number of them."""
+        return len(self._scale) if isinstance(self._scale, tuple) else None
+
+    def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
+        """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
+        self.check(space)
+        if isinstance(space, Sphere):
+            return super().coordinates(space)
+        scales = self._scale if isinstance(self._scale, tuple) else (self._scale,) * space.dim
+        return tuple(Coordinate(self._power, scale) for scale in scales)
+
+    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+        """Draw positives, truncated or projected; see :meth:`Conditional.sample_unchecked`."""
+        scale = as_tensor(self._scale, z.device)
+        return z + scale * self._draw(*_reach(z, scale, space), generator)
+
+    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
+        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
+        scale = as_tensor(self._scale, z.device)
+        log_mass = self._log_mass(*_reach(z, scale, space)) + scale.log()
+        if isinstance(space, Sphere):
+            unit = projected_log_density(z_pos / space.radius, z / space.radius, scale / space.radius, self._power)
+            # Scaling to the unit sphere divides dim scales by the radius, and dim - 1 lengths on the surface.
+            return unit - log_mass.sum(-1) + math.log(space.radius)
+        distance = ((z_pos - z) / scale).abs()
+        return -(distance.pow(self._power) + log_mass).sum(-1)
+
+
+def two_sided_uniform(left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw uniformly from the open interval (-left, right).
+
+    Args:
+        left: float64 tensor, 0 or larger.
+        right: float64 tensor of the same shape.
+        generator: source of the randomness.
+
+    Returns:
+        float64 tensor of that shape.
+    """
+    unit = torch.rand(left.shape, dtype=torch.float64, device=left.device, generator=generator)
+    return unit.clamp_(min=2.0**-54) * (left + right) - left
+
+
+def _reach(z: Tensor, scale: Tensor, space: Space) -> tuple[Tensor, Tensor]:
+    """Return how far the walls are below and above each coordinate, in units of ``scale``; infinite without walls."""
+    if isinstance(space, Box):
+        return (z - space.low) / scale, (space.high - z) / scale
+    far = torch.full_like(z, torch.inf)
+    return far, far
+
+
+@dataclass(frozen=True, init=False)
+class GeneralizedNormal(ExponentialPower):
+    """The generalised normal conditional: exp(-|z_pos - z|^p / scale^p) in every factor.
+
+    ``p`` = 1 is :class:`~ident3d.Laplace` with the same scale, ``p`` = 2 is :class:`~ident3d.Normal` with
+    sigma = scale / sqrt(2). Truncated on a box, plain on the unbounded space, projected on a sphere;
+    see :class:`ExponentialPower`.
+
+    Attributes:
+        p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.
+        scale: where the density has fallen by the factor e: one number, or one a factor.
+    """
+
+    name: ClassVar[str] = "generalized_normal"
+
+    p: float
+    scale: Widths
+
+    def __init__(self, p: float, scale: WidthsLike) -> None:
+        exponent = positive(p, "p")
+        if exponent < 1:
+            raise ValueError(f"p must be 1 or larger, not {exponent}: below 1, |x|^p is no power of a metric")
+        object.__setattr__(self, "p", exponent)
+        object.__setattr__(self, "scale", per_factor(scale, "scale"))
+
+    @property
+    def _power(self) -> float:
+        return self.p
+
+    @property
+    def _scale(self) -> Widths:
+        return self.scale
+
+    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
+        drawn = draw_by_rejection(
+            left_mass, lambda rows: self._propose(left_mass[rows], right_mass[rows], generator), generator
+        )
+        return drawn.view_as(left)
+
+    def _propose(self, left: Tensor, right: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw from an envelope of exp(-|x|^p) with given masses up to the walls; return draws, ln(density / envelope).
+
+        The envelope is 1 up to |x| = 1 and exp(-1 - p (|x| - 1)) beyond, the tangent of a convex power. At
+        least 63% of its draws are kept, whatever p and the walls.
+        """
+        position = two_sided_uniform(left, right, generator)
+        mass = position.abs()
+        beyond = (mass - 1).clamp(min=0) * (math.e * self.p)  # share of a tail's mass that lies inside the draw
+        distance = torch.where(mass <= 1, mass, 1 - torch.log1p(-beyond) / self.p)
+        log_envelope = -torch.where(distance <= 1, 0.0, 1 + self.p * (distance - 1))
+        return distance * position.sign(), -distance.pow(self.p) - log_envelope
+
+    def _envelope_mass(self, wall: Tensor) -> Tensor:
+        """Return the envelope's integral from 0 to ``wall``."""
+        tail = -torch.expm1(-self.p * (wall - 1).clamp(min=0)) / (math.e * self.p)
+        return wall.clamp(max=1) + tail
+
+    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        return (power_integral(left, self.p) + power_integral(right, self.p)).log()
+
+
+@dataclass(frozen=True, init=False)
+class Laplace(ExponentialPower):
+    """The Laplace conditional: exp(-|z_pos - z| / scale) in every factor.
+
+    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
+
+    Attributes:
+        scale: mean absolute displacement before truncation: one number, or one a factor.
+    """
+
+    name: ClassVar[str] = "laplace"
+
+    scale: Widths
+
+    def __init__(self, scale: WidthsLike) -> None:
+        object.__setattr__(self, "scale", per_factor(scale, "scale"))
+
+    @property
+    def _power(self) -> float:
+        return 1.0
+
+    @property
+    def _scale(self) -> Widths:
+        return self.scale
+
+    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        mass = two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator)
+        return -mass.sign() * torch.log1p(-mass.abs())
+
+    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        return (-torch.expm1(-left) - torch.expm1(-right)).log()
+
+
+_HALF_LOG_PI = 0.5 * math.log(math.pi)
+_SQRT_2 = math.sqrt(2)
+
+
+@dataclass(frozen=True, init=False)
+class Normal(ExponentialPower):
+    """The normal conditional: exp(-(z_pos - z)^2 / (2 sigma^2)) in every factor.
+
+    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
+
+    Attributes:
+        sigma: standard deviation before truncation, in the latents' unit: one number, or one a factor.
+    """
+
+    name: ClassVar[str] = "normal"
+
+    sigma: Widths
+
+    def __init__(self, sigma: WidthsLike) -> None:
+        object.__setattr__(self, "sigma", per_factor(sigma, "sigma"))
+
+    @property
+    def _power(self) -> float:
+        return 2.0
+
+    @property
+    def _scale(self) -> Widths:
+        if isinstance(self.sigma, tuple):
+            return tuple(_SQRT_2 * sigma for sigma in self.sigma)
+        return _SQRT_2 * self.sigma
+
+    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        # erf is odd and precise near 0, so both tails and both narrow and wide walls keep their digits.
+        return torch.erfinv(two_sided_uniform(torch.erf(left), torch.erf(right), generator))
+
+    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        return (torch.erf(left) + torch.erf(right)).log() + (_HALF_LOG_PI - math.log(2))

@@ -1,0 +1,1 @@
+"""Matching: which stored latents are nearest to a target."""

@@ -1,0 +1,281 @@
+"""The pair index: which stored latents are nearest to a target."""
+
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ident3d.arguments import as_numbers
+from ident3d.device import named_device, usable_device
+from ident3d.factors import Factors
+from ident3d.matching.backend import BACKENDS, Backend, Options, check_options
+from ident3d.matching.points import Points, check_coordinates
+from ident3d.randomness import generator
+
+__all__ = ["PairIndex", "check_index", "nearest_candidate", "nearest_of_all"]
+
+_DISTANCES_AT_ONCE = 1 << 22  # an exhaustive search holds this many float64 distances
+
+
+def nearest_candidate(
+    points: Points, queries: Tensor, candidates: Tensor, exclude: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the nearest candidate of each query.
+
+    Args:
+        points: the points.
+        queries: (Q, d) float32, in the metric of the points.
+        candidates: (Q, k) int64 points, -1 for none.
+        exclude: (Q,) int64 ids that are no answer, or None.
+
+    Returns:
+        (Q,) int64 ids, -1 where no candidate is left, and (Q,) float64 squared distances.
+    """
+    ids = points.answers(candidates, exclude)
+    squared = _squared_distances(points.coordinates[candidates], queries[:, None])
+    return _lowest(ids, squared.masked_fill(ids < 0, torch.inf))
+
+
+def nearest_of_all(points: Points, queries: Tensor, exclude: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the nearest point of each query by looking at all of them; see :func:`nearest_candidate`."""
+    every = torch.arange(len(points), device=queries.device)
+    rows = max(1, _DISTANCES_AT_ONCE // len(points))
+    ids = torch.empty(len(queries), dtype=torch.int64, device=queries.device)
+    squared = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
+    for start in range(0, len(queries), rows):
+        part = slice(start, start + rows)
+        found = points.answers(every.expand(len(queries[part]), -1), None if exclude is None else exclude[part])
+        distances = _squared_distances(points.coordinates, queries[part, None])
+        ids[part], squared[part] = _lowest(found, distances.masked_fill(found < 0, torch.inf))
+    return ids, squared
+
+
+def _squared_distances(points: Tensor, queries: Tensor) -> Tensor:
+    """Sum over the last axis column by column: one order of additions, whatever the shapes and the device."""
+    total = torch.zeros((), dtype=torch.float64, device=queries.device)
+    for column in range(queries.shape[-1]):
+        difference = points[..., column].double() - queries[..., column].double()
+        total = total + difference * difference
+    return total
+
+
+def _lowest(ids: Tensor, squared: Tensor) -> tuple[Tensor, Tensor]:
+    least = squared.min(dim=1).values
+    tied = ids.masked_fill(squared != least[:, None], torch.iinfo(torch.int64).max).min(dim=1).values
+    return torch.where(least.isinf(), -1, tied), least
+
+
+_RECALL_QUERIES = 1000
+
+_Array = npt.NDArray[Any]
+
+
+class PairIndex:
+    """Matches targets to the nearest of N stored latents, by sum(((a - b) / scale)^2).
+
+    The index holds latents / scale, rounded to float32, and distances between such rows are compared in float64. Of
+    several latents at one distance, equal ones say, the lowest id is the match. So every exact backend returns the
+    same ids.
+
+    Backends:
+
+    * "exact" (default): FAISS over the cells of a k-d tree, with a proof for each query that no other cell holds a
+      nearer point; on a GPU, FAISS over all points. Always right.
+    * "torch": all points, on any device that torch has float64 on, without FAISS. Always right.
+    * "ivf": FAISS inverted lists of k-means cells, on the CPU or a GPU. Approximate.
+    * "hnsw": a FAISS navigable small-world graph. Approximate, and slow to build.
+
+    An index pickles: what FAISS holds is made again, or carried along where that would be slow, and the latents are
+    tensors, which processes started with torch's multiprocessing share.
+
+    Args:
+        latents: (N, d) numbers, N at least 2; any dtype, layout and device.
+        backend: one of the names above.
+        scale: (d,) lengths, one a factor: the match is made in latents / scale. A conditional's own widths keep an
+            anisotropic conditional anisotropic. None: plain L2.
+        device: where the search runs.
+        threads: the most threads that a search uses; None: as many as torch, which is one in a DataLoader's worker.
+        effort: how much of an approximate index is searched: cells for "ivf" (64), candidates for "hnsw" (32).
+        factors: what the columns are, for messages; ``data.factors`` for a dataset's. None: 3DIdent's where d is 10,
+            nameless ones otherwise.
+
+    Attributes:
+        backend: name of the backend.
+        device: where the search runs.
+
+    Raises:
+        TypeError: if latents or scale are no numbers at all, or device, threads or effort of another kind.
+        ValueError: if latents are NaN, infinite, fewer than two, or not (N, d), scale does not fit or is not
+            positive, there is no such backend, or not on this device, or threads or effort are not usable.
+        MissingDependencyError: if FAISS is needed and not installed.
+    """
+
+    def __init__(
+        self,
+        latents: Tensor | npt.ArrayLike,
+        backend: str = "exact",
+        scale: Tensor | npt.ArrayLike | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
+        effort: int | None = None,
+        factors: Factors | None = None,
+    ) -> None:
+        options = check_options(backend, device, threads, effort)
+        self._build(Points.from_latents(latents, scale, factors), backend, options)
+
+    def _build(self, points: Points, backend: str, options: Options) -> None:
+        self.backend = backend
+        self.device = options.device
+        self._backend = BACKENDS[backend](points, options)
+        self._points = points.to(self._search_device)
+
+    def __len__(self) -> int:
+        return self._points.ids
+
+    def __repr__(self) -> str:
+        metric = "plain L2" if self.scale is None else f"scale {self.scale.tolist()}"
+        return f"PairIndex of {len(self)} latents, backend {self.backend!r} on {self.device}, {metric}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the match is the nearest latents always, by proof."""
+        return self._backend.is_exact
+
+    @property
+    def width(self) -> int:
+        """d, the number of factors."""
+        return self._points.width
+
+    @overload
+    def match(self, queries: Tensor, exclude: Tensor | npt.ArrayLike | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def match(
+        self, queries: npt.ArrayLike, exclude: Tensor | npt.ArrayLike | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]: ...
+    def match(
+        self, queries: Tensor | npt.ArrayLike, exclude: Tensor | npt.ArrayLike | None = None
+    ) -> tuple[Tensor, Tensor] | tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the nearest stored latents of each query.
+
+        Args:
+            queries: (Q, d) targets, in the latents' own units.
+            exclude: (Q,) one id for each query, in [0, N), that is not to be its match; None excludes none.
+
+        Returns:
+            ids: (Q,) int64 in [0, N); never the excluded one.
+            distances: (Q,) float32, the root of sum(((a - b) / scale)^2).
+            Both are tensors on the queries' device for a tensor, and arrays for anything else.
+
+        Raises:
+            TypeError: if queries or ids are no numbers at all.
+            ValueError: if shapes do not fit, a query is not finite, or an excluded id is out of range.
+        """
+        wanted = self._check_queries(as_numbers(queries, "queries"))
+        excluded = self._check_exclude(exclude, len(wanted))
+        coordinates = self._points.scaled(wanted.to(self._search_device))
+        check_coordinates(coordinates, "queries", self._points.factors)
+        ids, squared = _find(self._points, self._backend, coordinates, excluded)
+        distances = squared.sqrt().float()
+        if isinstance(queries, Tensor):
+            return ids.to(wanted.device), distances.to(wanted.device)
+        return ids.cpu().numpy(), distances.cpu().numpy()
+
+    @cached_property
+    def recall(self) -> float:
+        """The share of up to 1,000 stored latents whose nearest other one is found: 1 for an exact backend."""
+        if self.is_exact:
+            return 1.0
+        rows = min(len(self), _RECALL_QUERIES)
+        ids = torch.from_numpy(generator(0, "pairs/recall").choice(len(self), rows, replace=False))
+        points = ids if self._points.of_id is None else self._points.of_id[ids]
+        queries = self._points.coordinates[points]
+        exact = BACKENDS["exact"](self._points, Options(torch.device("cpu"), None, None))
+        right, _ = _find(self._points, exact, queries, ids)
+        found, _ = _find(self._points, self._backend, queries, ids)
+        return float((right == found).double().mean())
+
+    def holds(self, latents: Tensor | npt.ArrayLike) -> bool:
+        """Return whether this is an index of the given (N, d) latents."""
+        latents = as_numbers(latents, "latents")
+        if tuple(latents.shape) != (len(self), self.width):
+            return False
+        stored = self._points.coordinates
+        if self._points.of_id is not None:
+            stored = stored[self._points.of_id]
+        return torch.equal(self._points.scaled(latents.to(self._search_device)), stored)
+
+    def on(self, device: torch.device | str) -> "PairIndex":
+        """Return an index for queries on ``device`` that gives the same matches as this one.
+
+        For a CUDA device and an exact index that is a "torch" index there. Any other stays where it is and takes
+        queries from everywhere: an approximate search on another device would miss other matches.
+        """
+        target = named_device(device)
+        if target.type != "cuda" or not self.is_exact:
+            return self
+        target = usable_device(target)
+        if self._search_device == target:
+            return self
+        moved = object.__new__(PairIndex)
+        moved._build(self._points, "torch", Options(target, None, None))
+        return moved
+
+    def _check_queries(self, queries: Tensor) -> Tensor:
+        if queries.ndim != 2 or queries.shape[1] != self.width:
+            raise ValueError(f"expected numeric queries of shape (Q, {self.width}), not {tuple(queries.shape)}")
+        return queries
+
+    def _check_exclude(self, exclude: Tensor | npt.ArrayLike | None, queries: int) -> Tensor | None:
+        if exclude is None:
+            return None
+        ids = as_numbers(exclude, "the ids of exclude")
+        if ids.shape != (queries,) or (ids.is_floating_point() and queries):
+            raise ValueError(f"exclude is one id for each of {queries} queries, not {tuple(ids.shape)}, {ids.dtype}")
+        ids = ids.to(self._search_device, torch.int64)
+        if len(ids) and not bool(((ids >= 0) & (ids < len(self))).all()):
+            raise ValueError(f"exclude holds ids in [0, {len(self)}), not {int(ids.min())} to {int(ids.max())}")
+        return ids
+
+    @property
+    def scale(self) -> Tensor | None:
+        """(d,) float64, the lengths that latents are divided by in the match; None for plain L2."""
+        return self._points.scale
+
+    @property
+    def _search_device(self) -> torch.device:
+        return self.device if self.backend == "torch" else torch.device("cpu")
+
+
+def check_index(index: Any, latents: Tensor) -> None:
+    """Say what is wrong with what is to match the given (N, d) latents.
+
+    Raises:
+        TypeError: if it is no index.
+        ValueError: if it is one of other latents.
+    """
+    if not isinstance(index, PairIndex):
+        raise TypeError(
+            f"an index is a PairIndex of the dataset's latents, such as PairIndex(data.latents, 'ivf'), not {index!r}"
+        )
+    if not index.holds(latents):
+        raise ValueError(
+            f"the index is not one of this dataset's latents: it holds {len(index)} rows of {index.width}, the dataset "
+            f"{' of '.join(map(str, latents.shape))}; make it with PairIndex(data.latents)"
+        )
+
+
+def _find(points: Points, backend: Backend, queries: Tensor, exclude: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Match (Q, d) float32 queries in the metric of the points to (Q,) ids and (Q,) float64 squared distances."""
+    if not len(queries):
+        return queries.new_zeros(0, dtype=torch.int64), queries.new_zeros(0, dtype=torch.float64)
+    banned = None if exclude is None else points.banned(exclude)
+    candidates, settled = backend.candidates(queries, banned)
+    ids, squared = nearest_candidate(points, queries, candidates, exclude)
+    if not bool(settled.all()):
+        left = ~settled
+        ids[left], squared[left] = nearest_of_all(points, queries[left], None if exclude is None else exclude[left])
+    return ids, squared
