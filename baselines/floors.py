@@ -1,6 +1,6 @@
 """Floors: encoders that nobody trained, which every trained one is held against, by name.
 
-* ``pixels``: the picture itself, averaged over a grid of 8x8 cells.
+* ``pixels``: the image itself, averaged over a grid of 8x8 cells.
 * ``random-resnet18``: the ResNet18 with its head as training finds it, with an unbounded output. Batch norm is in
   evaluation mode with the statistics it starts with, mean 0 and variance 1: then the seed alone decides what the
   encoder is. Statistics of the train split would be a first piece of training, and another encoder on each dataset.
@@ -50,7 +50,7 @@ def _random_resnet18(dim: int, seed: int) -> nn.Module:
 FLOORS: dict[str, Floor] = {
     "pixels": Floor(
         "identity (pixels)",
-        "The picture itself, averaged over a grid of 8x8 cells: what an affine map reads off without an encoder.",
+        "The image itself, averaged over a grid of 8x8 cells: what an affine map reads off without an encoder.",
         "none: the mean colours of 8x8 cells",
         lambda dim, seed: Pixels().eval(),  # noqa: ARG005 - it depends on neither
         is_random=False,

@@ -23,7 +23,7 @@ SUFFIXES = {".onnx": "ONNX", ".pt": "TorchScript", ".ts": "TorchScript"}
 
 
 def export_onnx(encoder: nn.Module, path: Path, resolution: int) -> None:
-    """Write an encoder as one ONNX file: float32 RGB pictures (B, 3, R, R) in [0, 1] to embeddings (B, d).
+    """Write an encoder as one ONNX file: float32 RGB images (B, 3, R, R) in [0, 1] to embeddings (B, d).
 
     Args:
         encoder: the encoder, on the CPU, in evaluation mode.
@@ -41,7 +41,7 @@ def export_onnx(encoder: nn.Module, path: Path, resolution: int) -> None:
     program = torch.onnx.export(
         encoder,
         (example,),
-        input_names=["pictures"],
+        input_names=["images"],
         output_names=["embeddings"],
         dynamic_shapes=({0: torch.export.Dim("batch")},),
         dynamo=True,
@@ -74,7 +74,7 @@ def load_portable(path: Path, device: torch.device) -> Callable[[Tensor], Tensor
         device: where TorchScript runs; ONNX runs on the CPU.
 
     Returns:
-        A function from (B, 3, H, W) float32 RGB pictures in [0, 1] to (B, d) embeddings.
+        A function from (B, 3, H, W) float32 RGB images in [0, 1] to (B, d) embeddings.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -104,8 +104,8 @@ def _onnx(path: Path) -> Callable[[Tensor], Tensor]:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
 
-    def encode(pictures: Tensor) -> Tensor:
-        (embeddings,) = session.run(None, {name: pictures.cpu().contiguous().numpy()})
+    def encode(images: Tensor) -> Tensor:
+        (embeddings,) = session.run(None, {name: images.cpu().contiguous().numpy()})
         return torch.from_numpy(embeddings)
 
     return encode

@@ -1,4 +1,4 @@
-"""Recipes: the papers' experiments on pictures, by name.
+"""Recipes: the papers' experiments on images, by name.
 
 Appendix A.3 of Zimmermann et al. gives Adam, a learning rate of 1e-4, 200,000 steps and the encoder. It leaves open,
 and this is what was chosen here:
@@ -6,7 +6,7 @@ and this is what was chosen here:
 * the widths of the conditionals on 3DIdent: sigma 0.1 and scale 0.1, in units of the raw latents;
 * the batch: 512 pairs, as in the published code;
 * the temperature: 0.1. Where the embeddings' scale is learned or unbounded only their ratio counts, but a scale
-  starts near 1 and moves slowly: on the pictures of the track mini (batch 128, learning rate 1e-3), infonce-box came to
+  starts near 1 and moves slowly: on the images of the track mini (batch 128, learning rate 1e-3), infonce-box came to
   R2 0.63 in 500 steps with temperature 0.1, and to 0.48 with 1;
 * the negatives: the other anchors of the batch, each anchor never its own.
 
@@ -42,13 +42,13 @@ class Recipe:
         space: space of the embeddings.
         conditional: the distribution of positives as text, see :mod:`ident3d.conditionals.text`; None where there is
             none.
-        pairs: "matched": stored pictures, the nearest to a draw from the conditional; "rendered": exact pairs;
-            "augmented": two SimCLR views of a picture; "single": pictures with their latents.
+        pairs: "matched": stored images, the nearest to a draw from the conditional; "rendered": exact pairs;
+            "augmented": two SimCLR views of an image; "single": images with their latents.
         match_in_own_metric: whether matching divides each factor by the conditional's width in it.
         p: exponent of the distance of delta-InfoNCE.
         temperature: temperature of InfoNCE and delta-InfoNCE.
         negatives: which of the batch's other items are negatives.
-        symmetric: whether both pictures of a pair are anchors.
+        symmetric: whether both images of a pair are anchors.
         learn_scale: whether the box's size or the sphere's radius is learned; None: the box's is.
         initial_precision: where the diagonal of AnInfoNCE's Lambda starts.
         depth: layers of the ResNet.
@@ -84,9 +84,9 @@ class Recipe:
         if needs_conditional and self.conditional is None:
             raise ValueError("matched pairs are drawn from a conditional: give one")
         if self.pairs in {"augmented", "single"} and self.conditional is not None:
-            raise ValueError(f"{self.pairs} pictures come from no conditional; leave {self.conditional!r} out")
+            raise ValueError(f"{self.pairs} images come from no conditional; leave {self.conditional!r} out")
         if (self.loss == "supervised") != (self.pairs == "single"):
-            raise ValueError("the supervised loss takes single pictures, and all other losses take pairs")
+            raise ValueError("the supervised loss takes single images, and all other losses take pairs")
         for what, number in (("learning rate", self.learning_rate), ("loss learning rate", self.loss_learning_rate)):
             if not number > 0:
                 raise ValueError(f"a {what} is positive, not {number}")

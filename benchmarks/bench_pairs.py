@@ -68,12 +68,12 @@ class PublishedWay(Dataset[tuple[Any, Any]]):
         _, nearest_pos = self.index.search(z_pos.numpy(), 2)
         anchor = nearest[0, 0]
         positive = nearest_pos[0, 0] if nearest_pos[0, 0] != anchor else nearest_pos[0, 1]
-        return (self.latents[anchor], self.latents[positive]), (self._picture(anchor), self._picture(positive))
+        return (self.latents[anchor], self.latents[positive]), (self._image(anchor), self._image(positive))
 
-    def _picture(self, row: int) -> Tensor:
+    def _image(self, row: int) -> Tensor:
         with self.paths[row].open("rb") as file:
-            picture: Tensor = self.transform(Image.open(file).convert("RGB"))
-            return picture
+            image: Tensor = self.transform(Image.open(file).convert("RGB"))
+            return image
 
 
 def _truncated_normal(mean: Tensor) -> Tensor:
@@ -86,8 +86,8 @@ def _truncated_normal(mean: Tensor) -> Tensor:
     return drawn
 
 
-def synthetic_pictures(latents: Floats, size: int) -> npt.NDArray[np.uint8]:
-    """Draw a shaded ball on a lit ground for each row: as smooth as rendered pictures, and as costly to decode."""
+def synthetic_images(latents: Floats, size: int) -> npt.NDArray[np.uint8]:
+    """Draw a shaded ball on a lit ground for each row: as smooth as rendered images, and as costly to decode."""
     z = latents[:, :, None, None]
     y, x = np.meshgrid(*[np.linspace(-1, 1, size, dtype=np.float32)] * 2, indexing="ij")
     u, v, radius = x - 0.6 * z[:, 0], y - 0.6 * z[:, 1], 0.35 + 0.1 * z[:, 2]
@@ -96,22 +96,22 @@ def synthetic_pictures(latents: Floats, size: int) -> npt.NDArray[np.uint8]:
     glow = np.exp(-((x - z[:, 6]) ** 2 + (y - z[:, 5]) ** 2))
     colours = 0.5 + 0.5 * np.sin(np.pi * latents[:, 7:10, None] + np.array([0, 2, 4], dtype=np.float32))
     ball, lamp, ground = (colours[:, i, None, None, :] for i in range(3))
-    picture = np.where(height[..., None] > 0, ball * normal_light[..., None] + 0.2 * height[..., None] ** 8, 0)
-    picture = np.where(height[..., None] > 0, picture, ground * (0.2 + 0.8 * lamp * glow[..., None]))
-    grain = generator(0, "bench/grain").normal(0, 0.0012, picture.shape)
-    return np.asarray(np.clip(255 * (picture + grain), 0, 255), dtype=np.uint8)
+    image = np.where(height[..., None] > 0, ball * normal_light[..., None] + 0.2 * height[..., None] ** 8, 0)
+    image = np.where(height[..., None] > 0, image, ground * (0.2 + 0.8 * lamp * glow[..., None]))
+    grain = generator(0, "bench/grain").normal(0, 0.0012, image.shape)
+    return np.asarray(np.clip(255 * (image + grain), 0, 255), dtype=np.uint8)
 
 
-def write_published(root: Path, pictures: int, size: int) -> None:
-    """Write synthetic pictures in the published layout."""
-    latents = sample_latents(pictures)
-    images = root / "train" / "images"
-    images.mkdir(parents=True)
+def write_published(root: Path, images: int, size: int) -> None:
+    """Write synthetic images in the published layout."""
+    latents = sample_latents(images)
+    folder = root / "train" / "images"
+    folder.mkdir(parents=True)
     np.save(root / "train" / "raw_latents.npy", latents)
-    digits = len(str(pictures - 1))
-    for start in tqdm(range(0, pictures, 250), desc="synthetic pictures", unit_scale=250, disable=None):
-        for row, picture in enumerate(synthetic_pictures(latents[start : start + 250], size), start):
-            (images / f"{row:0{digits}d}.png").write_bytes(encode_png(picture))
+    digits = len(str(images - 1))
+    for start in tqdm(range(0, images, 250), desc="synthetic images", unit_scale=250, disable=None):
+        for row, image in enumerate(synthetic_images(latents[start : start + 250], size), start):
+            (folder / f"{row:0{digits}d}.png").write_bytes(encode_png(image))
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
     """Print pairs a second of every way, and of what bounds them."""
     data = {layout: ThreeDIdent(root) for layout, root in roots.items()}
     index = PairIndex(data["decoded"].latents)
-    float_pictures = Normalise(MEAN, STD)
+    float_images = Normalise(MEAN, STD)
 
     def ours(layout: str, transform: Normalise | None = None) -> Callable[[], Iterable[Any]]:
         pairs = PositivePairs(data[layout], Normal(SIGMA), BATCH, index=index, transform=transform)
@@ -181,13 +181,13 @@ def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
         "ident3d, PNG files": ours("published"),
         "ident3d, PNG in Parquet": ours("native"),
         "ident3d, decoded cache": ours("decoded"),
-        "ident3d, decoded cache, normalised floats": ours("decoded", float_pictures),
+        "ident3d, decoded cache, normalised floats": ours("decoded", float_images),
         "bound: decode two PNG files": lambda: DataLoader(_Pixels(data["published"]), None, num_workers=workers),
-        "bound: copy two pictures": lambda: DataLoader(_Pixels(data["decoded"]), None, num_workers=workers),
+        "bound: copy two images": lambda: DataLoader(_Pixels(data["decoded"]), None, num_workers=workers),
     }
     found = rates(ways, rounds, warm_up=2 * workers + 2, seconds=2.0)
     base = found["published way, PNG files"]
-    print(f"\n{len(index):,} pictures, batches of {BATCH}, {workers} workers")
+    print(f"\n{len(index):,} images, batches of {BATCH}, {workers} workers")
     print(f"{'':42}{'pairs/s':>10}{'ratio':>8}{'CPU us a pair':>15}{'ratio':>8}")
     for name, way in found.items():
         print(f"{name:42}{way.pairs:>10,.0f}{way.pairs / base.pairs:>8.1f}{way.cpu:>15.1f}{base.cpu / way.cpu:>8.1f}")
@@ -199,7 +199,7 @@ def _one_thread(_: int) -> None:
 
 
 class _Pixels(torch.utils.data.IterableDataset[Tensor]):
-    """Random pictures, two for each pair, and nothing else."""
+    """Random images, two for each pair, and nothing else."""
 
     def __init__(self, data: ThreeDIdent) -> None:
         self.data = data
@@ -267,8 +267,8 @@ def match_in(size: int, rounds: int) -> float:
 def memory(root: Path, counts: tuple[int, ...]) -> None:
     """Print the memory of worker processes beside that of the dataset."""
     data = ThreeDIdent(root)
-    picture = data.pixels([0]).nbytes
-    print(f"\n{len(data):,} pictures are {len(data) * picture / 2**20:,.0f} MiB in the decoded cache")
+    image = data.pixels([0]).nbytes
+    print(f"\n{len(data):,} images are {len(data) * image / 2**20:,.0f} MiB in the decoded cache")
     print(f"{'start':>7} {'workers':>8} {'own memory of each, MiB':>24}")
     for method in ("fork", "spawn"):
         for workers in counts:
@@ -293,13 +293,13 @@ class Options:
     """Positive pairs a second, the cost of a match, and the memory of workers."""
 
     root: Path | None = None
-    """A dataset whose train split is served; synthetic pictures where none is given."""
+    """A dataset whose train split is served; synthetic images where none is given."""
     workers: int = 2
     """Processes that serve pairs, in every way."""
     rounds: int = 5
     """Rounds in which all ways take turns."""
-    pictures: int = 25_000
-    """Number of synthetic pictures."""
+    images: int = 25_000
+    """Number of synthetic images."""
     size: int = 64
     """Their height and width."""
     latents: tuple[int, ...] = (25_000, 250_000, 1_000_000, 4_000_000)
@@ -311,7 +311,7 @@ class Options:
         with tempfile.TemporaryDirectory() as temporary:
             roots = {layout: Path(temporary) / layout for layout in ("published", "native", "decoded")}
             if self.root is None:
-                write_published(roots["published"], self.pictures, self.size)
+                write_published(roots["published"], self.images, self.size)
             else:
                 convert(self.root, roots["published"], "published")
             convert(roots["published"], roots["native"], "native")

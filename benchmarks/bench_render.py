@@ -1,12 +1,12 @@
 """Speed, fidelity and memory of the renderer's qualities.
 
-Run as ``make bench-render``, or ``python -m benchmarks.bench_render --reference FOLDER`` with other reference pictures:
+Run as ``make bench-render``, or ``python -m benchmarks.bench_render --reference FOLDER`` with other reference images:
 a folder with raw_latents.npy and 000.png, 001.png, ... of the hue map ``wrapped``, and the same in its folder
 "published" for the hue map ``published``.
 
-The qualities take turns, so that all meet the same machine. Pictures a second are wall-clock; core seconds are the
-workers' CPU time a picture, which other programs disturb less. After each stands how many times better it is than that
-of the published quality. PSNR is in dB over 8-bit sRGB values, mean and minimum over pictures and seeds.
+The qualities take turns, so that all meet the same machine. Images a second are wall-clock; core seconds are the
+workers' CPU time an image, which other programs disturb less. After each stands how many times better it is than that
+of the published quality. PSNR is in dB over 8-bit sRGB values, mean and minimum over images and seeds.
 """
 
 import io
@@ -32,9 +32,9 @@ from render.blender.quality import QUALITIES, Device, Settings, quality
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "render" / "data" / "reference"
 SIZES = (224, 64)
-TURN = (12, 48)  # pictures of a fast quality in one turn, at each size; of the published one there is one a worker
+TURN = (12, 48)  # images of a fast quality in one turn, at each size; of the published one there is one a worker
 Pixels = npt.NDArray[np.float64]
-REPEATS = (2, 8)  # turns of a fast quality through the pictures, before and again after the published one, at each size
+REPEATS = (2, 8)  # turns of a fast quality through the images, before and again after the published one, at each size
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Bench:
     """Speed, fidelity and memory of the renderer's qualities."""
 
     reference: Path = REFERENCE
-    """Folder of the reference pictures, 224x224."""
+    """Folder of the reference images, 224x224."""
     workers: int = 2
     """Worker processes with one thread each."""
     turns: int = 6
-    """Turns of each quality; two workers render each of the twelve pictures once with the published quality in six."""
+    """Turns of each quality; two workers render each of the twelve images once with the published quality in six."""
     renders: int = 2000
-    """Small pictures after which a worker's memory is read; 0 leaves this part out."""
+    """Small images after which a worker's memory is read; 0 leaves this part out."""
     blender: Path | None = None
     """Another Python that has bpy, or a Blender executable."""
 
@@ -57,25 +57,25 @@ class Bench:
 class Tally:
     """What a quality did at one size."""
 
-    pictures: int = 0
+    images: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
     psnr: dict[HueMap, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def rate(self) -> float:
-        """Pictures a second."""
-        return self.pictures / self.wall_s
+        """Images a second."""
+        return self.images / self.wall_s
 
     @property
     def core_s(self) -> float:
-        """Seconds of one core a picture."""
-        return self.cpu_s / self.pictures
+        """Seconds of one core an image."""
+        return self.cpu_s / self.images
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A picture and the scene that it shows."""
+    """An image and the scene that it shows."""
 
     hue_map: HueMap
     scene: Scene
@@ -83,7 +83,7 @@ class Reference:
 
 
 def references(folder: Path) -> list[Reference]:
-    """Read the reference pictures of both hue maps."""
+    """Read the reference images of both hue maps."""
     found = []
     for hue_map, place in ((HueMap.WRAPPED, folder), (HueMap.PUBLISHED, folder / "published")):
         world = World(hue_map=hue_map)
@@ -93,7 +93,7 @@ def references(folder: Path) -> list[Reference]:
 
 
 def pixels(png: bytes) -> Pixels:
-    """Return a picture as float64 in [0, 255], (height, width, 3)."""
+    """Return an image as float64 in [0, 255], (height, width, 3)."""
     with Image.open(io.BytesIO(png)) as image:
         return np.asarray(image.convert("RGB"), dtype=np.float64)
 
@@ -108,16 +108,16 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def render(pool: Pool, tally: Tally, known: list[Reference], numbers: range) -> None:
-    """Render the pictures ``numbers`` of an endless list of scenes and seeds, and add to the tally."""
+    """Render the images ``numbers`` of an endless list of scenes and seeds, and add to the tally."""
     start, cpu = time.perf_counter(), cpu_seconds(pool.pids)
-    pictures = list(pool.render(Job(i, known[i % len(known)].scene, i) for i in numbers))
+    images = list(pool.render(Job(i, known[i % len(known)].scene, i) for i in numbers))
     tally.wall_s += time.perf_counter() - start
     tally.cpu_s += cpu_seconds(pool.pids) - cpu
-    tally.pictures += len(pictures)
-    for i, png in pictures:
-        picture, reference = pixels(png), known[i % len(known)]
-        if picture.shape == reference.pixels.shape:
-            error = np.mean((picture - reference.pixels) ** 2)
+    tally.images += len(images)
+    for i, png in images:
+        image, reference = pixels(png), known[i % len(known)]
+        if image.shape == reference.pixels.shape:
+            error = np.mean((image - reference.pixels) ** 2)
             tally.psnr[reference.hue_map].append(float(10 * np.log10(255**2 / error)))
 
 
@@ -142,7 +142,7 @@ def tallies(bench: Bench, known: list[Reference]) -> dict[tuple[str, int], Tally
 def table(result: dict[tuple[str, int], Tally]) -> Iterator[str]:
     """Lay out the rates and fidelities, one quality a line."""
     yield f"{'':<10}" + "".join(f"{f'{size}x{size}':^38}" for size in SIZES) + f"{'PSNR of the hue map':^28}"
-    size_heads = f"{'pictures/s':>11} {'times':>7} {'core s':>9} {'times':>7} "
+    size_heads = f"{'images/s':>11} {'times':>7} {'core s':>9} {'times':>7} "
     yield f"{'quality':<10}" + size_heads * len(SIZES) + f"  {'wrapped':^13} {'published':^13}"
     for name in QUALITIES:
         cells = [f"{name:<10}"]
@@ -157,20 +157,20 @@ def table(result: dict[tuple[str, int], Tally]) -> Iterator[str]:
 
 
 def memory(bench: Bench, known: list[Reference]) -> Iterator[str]:
-    """Render many small pictures with one worker, and tell its memory and pace on the way."""
+    """Render many small images with one worker, and tell its memory and pace on the way."""
     worker = WorkerProcess(Program.find(bench.blender), Settings(quality("standard"), 32, Device.CPU))
     try:
         worker.greet()
         marks = [max(1, bench.renders * tenths // 10) for tenths in (1, 5, 10)]
         cpu = cpu_seconds([worker.pid])
         since = 0
-        for i in tqdm(range(1, bench.renders + 1), "memory", unit="picture", leave=False, disable=None):
-            picture = worker.render(known[i % len(known)].scene, i)
+        for i in tqdm(range(1, bench.renders + 1), "memory", unit="image", leave=False, disable=None):
+            image = worker.render(known[i % len(known)].scene, i)
             if i in marks:
                 now = cpu_seconds([worker.pid])
                 pace = 1000 * (now - cpu) / (i - since)
-                size = picture.memory / 2**20
-                yield f"after {i:>5} pictures of 32x32: {size:7.1f} MiB, {pace:5.1f} ms of a core each"
+                size = image.memory / 2**20
+                yield f"after {i:>5} images of 32x32: {size:7.1f} MiB, {pace:5.1f} ms of a core each"
                 cpu, since = now, i
         worker.close()
     finally:

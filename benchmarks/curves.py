@@ -1,4 +1,4 @@
-"""Draw R2 against the pictures that were seen, for runs of ``python -m baselines train``.
+"""Draw R2 against the images that were seen, for runs of ``python -m baselines train``.
 
 Run as ``python -m benchmarks.curves RUN [RUN ...] -o OUT.png``.
 """
@@ -16,12 +16,12 @@ from baselines.training.run import Run
 
 @dataclass(frozen=True)
 class Options:
-    """Draw R2 on the validation pictures against the pictures that were seen."""
+    """Draw R2 on the validation images against the images that were seen."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """The picture to write."""
+    """The image to write."""
 
     def run(self) -> None:
         """Draw the curves."""
@@ -41,7 +41,7 @@ class Options:
                 for group, style in (("content", "--"), ("style", ":")):
                     values = [score.get(f"r2/{group}", math.nan) for score in scores]
                     axes.plot(seen, values, style, color=line.get_color(), linewidth=1, label=f"{recipe.name}, {group}")
-        axes.set(xlabel="thousands of pictures seen", ylabel="R2, validation part", ylim=(-0.05, 1))
+        axes.set(xlabel="thousands of images seen", ylabel="R2, validation part", ylim=(-0.05, 1))
         axes.grid(alpha=0.3)
         figure.legend(loc="outside right upper", fontsize="small")
         figure.savefig(self.out, dpi=110)

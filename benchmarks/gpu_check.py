@@ -1,6 +1,6 @@
-"""A check of one GPU, in minutes: losses against the CPU, then training from pictures resident on the device.
+"""A check of one GPU, in minutes: losses against the CPU, then training from images resident on the device.
 
-It needs torch, torchvision and numpy and a checkout, which is not to be installed: the pictures are made here, smooth
+It needs torch, torchvision and numpy and a checkout, which is not to be installed: the images are made here, smooth
 functions of their latents, and pairs are matched on the device. The rate of whole training steps (drawing, matching,
 gathering, loss, update) stands beside the rate of the same step on one batch that never changes; their ratio is what
 the data cost.
@@ -50,7 +50,7 @@ class Options:
         device: cuda, cuda:N, or cpu to try the script.
         precision: what the encoder computes in.
         compile: whether the encoder is compiled.
-        pictures: pictures on the device.
+        images: images on the device.
         resolution: pixels a side, a multiple of 8.
         batch_size: pairs in a step.
         steps: timed steps; half as many come before them, untimed.
@@ -59,17 +59,17 @@ class Options:
     device: str = "cuda"
     precision: Precision = "auto"
     compile: bool = False
-    pictures: int = 20_000
+    images: int = 20_000
     resolution: int = 64
     batch_size: int = 512
     steps: int = 200
 
     def __post_init__(self) -> None:
         if self.resolution < 8 or self.resolution % 8:
-            raise ValueError(f"pictures are 8 x 8 squares: a resolution is a multiple of 8, not {self.resolution}")
-        if not 2 <= self.batch_size <= self.pictures or self.steps < 1:
+            raise ValueError(f"images are 8 x 8 squares: a resolution is a multiple of 8, not {self.resolution}")
+        if not 2 <= self.batch_size <= self.images or self.steps < 1:
             raise ValueError(
-                f"expected a step or more of 2 pairs to {self.pictures}, the number of pictures, not {self.steps} of "
+                f"expected a step or more of 2 pairs to {self.images}, the number of images, not {self.steps} of "
                 f"{self.batch_size}"
             )
 
@@ -91,8 +91,8 @@ class Options:
             parser.error(str(error))
 
 
-class MadePictures:
-    """Pictures of 8 x 8 squares whose colours are smooth functions of the latents.
+class MadeImages:
+    """Images of 8 x 8 squares whose colours are smooth functions of the latents.
 
     Attributes:
         latents: (N, 10) float32.
@@ -102,14 +102,14 @@ class MadePictures:
     def __init__(self, n: int, resolution: int) -> None:
         self.latents = torch.from_numpy(sample_latents(n))
         self.factors = FACTORS
-        self._weight = torch.randn(10, 8 * 8 * 3, generator=torch_generator(0, "gpu_check/pictures"))
+        self._weight = torch.randn(10, 8 * 8 * 3, generator=torch_generator(0, "gpu_check/images"))
         self._side = resolution // 8
 
     def __len__(self) -> int:
         return len(self.latents)
 
     def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:  # noqa: ARG002 - the protocol's signature
-        """Return the (B, H, W, 3) uint8 pictures of (B,) rows."""
+        """Return the (B, H, W, 3) uint8 images of (B,) rows."""
         colours = (127 * (torch.tanh(self.latents[rows] @ self._weight / 2) + 1)).to(torch.uint8)
         squares = colours.reshape(-1, 8, 8, 3)
         return squares.repeat_interleave(self._side, 1).repeat_interleave(self._side, 2)
@@ -166,7 +166,7 @@ def main(options: Options) -> int:
         name = torch.cuda.get_device_name(placement.device) if placement.device.type == "cuda" else "CPU"
         print(f"{name}, torch {torch.__version__}, {'bfloat16' if placement.half else 'float32'}")
         good = check_losses(placement.device)
-        data = MadePictures(options.pictures, options.resolution)
+        data = MadeImages(options.images, options.resolution)
         index = PairIndex(data.latents, "torch", device=placement.device)
         pairs = PositivePairs(data, Normal(0.1), options.batch_size, index=index).on_device(placement.device)
         whole = train(options, placement, iter(pairs))

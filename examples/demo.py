@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""The whole chain in a few minutes, on pictures that it renders itself: render, pair, train, embed, score, rank.
+"""The whole chain in a few minutes, on images that it renders itself: render, pair, train, embed, score, rank.
 
 Every step is a command line that is shown before it runs, and that can be typed as it is shown. What is there already
 is not made again: a demo that was killed goes on where it stopped, and a finished one shows its table once more.
@@ -60,7 +60,7 @@ TRACK = "demo"
 
 @dataclass(frozen=True)
 class Demo:
-    """Run the whole chain on pictures that are rendered for it, and show what the encoders have learned.
+    """Run the whole chain on images that are rendered for it, and show what the encoders have learned.
 
     Examples:
         python examples/demo.py
@@ -70,21 +70,21 @@ class Demo:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("demo-output")
     """The folder that everything goes into."""
     train: int = 1500
-    """Pictures to train on."""
+    """Images to train on."""
     test: int = 300
-    """Pictures to score on."""
+    """Images to score on."""
     resolution: int = 64
-    """Width and height of the pictures in pixels."""
+    """Width and height of the images in pixels."""
     quality: Literal["published", "standard", "draft"] = "standard"
-    """Quality of the pictures."""
+    """Quality of the images."""
     steps: int = 160
     """Optimisation steps of the encoders that learn from pairs."""
     supervised_steps: int = 200
-    """Optimisation steps of the supervised encoder, whose steps see half as many pictures."""
+    """Optimisation steps of the supervised encoder, whose steps see half as many images."""
     batch_size: int = 64
-    """Pairs, or pictures with their latents, in a step."""
+    """Pairs, or images with their latents, in a step."""
     validation: int = 150
-    """Pictures of the train split that training is watched on."""
+    """Images of the train split that training is watched on."""
 
     def run(self) -> int:
         """Run the chain; return the exit status."""
@@ -143,28 +143,28 @@ class Story:
         options = self.options
         _call(
             "render",
-            self.pictures,
+            self.images,
             *("--train", options.train, "--test", options.test, "--resolution", options.resolution),
             *("--seed", 0, "--quality", options.quality),
         )
-        _call("ident3d", "verify", self.pictures)
+        _call("ident3d", "verify", self.images)
         sheet = self.place("contact-sheet.png")
         if not sheet.is_file():
-            _call("render", "contact-sheet", self.pictures, sheet)
+            _call("render", "contact-sheet", self.images, sheet)
 
     def draw_pairs(self) -> None:
         """Draw a batch of pairs, and say which conditional they really come from."""
         import ident3d
 
-        data = ident3d.ThreeDIdent(self.pictures)
+        data = ident3d.ThreeDIdent(self.images)
         batch = ident3d.PositivePairs(data, ident3d.Normal(0.3), batch_size=64).batch(0)
         distance = float((batch.z - batch.z_pos).norm(dim=1).mean())
         _say(
-            f">>> data = ident3d.ThreeDIdent({self.pictures!r})\n"
+            f">>> data = ident3d.ThreeDIdent({self.images!r})\n"
             ">>> batch = ident3d.PositivePairs(data, ident3d.Normal(0.3), batch_size=64).batch(0)\n"
-            f"pictures {tuple(batch.x.shape)}; the latents of a pair are {distance:.2f} apart in the mean\n"
+            f"images {tuple(batch.x.shape)}; the latents of a pair are {distance:.2f} apart in the mean\n"
         )
-        _call("ident3d", "info", self.pictures, "--conditional", ISOTROPIC, "--plot", self.place("realised.png"))
+        _call("ident3d", "info", self.images, "--conditional", ISOTROPIC, "--plot", self.place("realised.png"))
 
     def train(self, name: str) -> None:
         """Train an encoder, or go on with it."""
@@ -176,13 +176,13 @@ class Story:
         recipe, *changes = TRAINED[name]
         _call(
             "baselines",
-            *("train", recipe, self.pictures, "--out", run, *changes),
+            *("train", recipe, self.images, "--out", run, *changes),
             *("--steps", steps, "--batch-size", options.batch_size, "--learning-rate", "1e-3"),
             *("--precision", self.precision, "--validation", options.validation),
             *("--log-every", 10, "--evaluate-every", 50, "--checkpoint-every", 25),
         )
         last = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-        _say(f"R2 on the {options.validation} pictures held out: {last['r2']:.2f}\n")
+        _say(f"R2 on the {options.validation} images held out: {last['r2']:.2f}\n")
 
     def embed(self, name: str) -> None:
         """Embed the test split, check the submission, and score it."""
@@ -190,9 +190,9 @@ class Story:
         submission = self.submission(name)
         made_of = () if name == UNTRAINED else (self.place("runs", name, "checkpoint.pt"),)
         if not _is_newer(submission, *made_of):
-            _call("baselines", "embed", encoder, self.pictures, "--out", submission, "--authors", "the demo")
+            _call("baselines", "embed", encoder, self.images, "--out", submission, "--authors", "the demo")
         _call("ident3d", "validate", submission)
-        _call("ident3d", "score", submission, self.pictures)
+        _call("ident3d", "score", submission, self.images)
 
     def rank(self) -> None:
         """Begin a leaderboard with a track of its own, enter everybody, and build its page."""
@@ -202,7 +202,7 @@ class Story:
         write_text(board / "tracks.json", json.dumps({"tracks": [self.track()]}, indent=1) + "\n")
         for name in (UNTRAINED, *TRAINED):
             submission = self.submission(name)
-            _call("leaderboard", "add", submission, "--data", self.pictures, "--track", TRACK, "--board", board)
+            _call("leaderboard", "add", submission, "--data", self.images, "--track", TRACK, "--board", board)
         _call("leaderboard", "build", "--board", board)
         _call("leaderboard", "check", "--board", board)
 
@@ -212,7 +212,7 @@ class Story:
         return {
             "name": TRACK,
             "title": "Demo",
-            "description": f"{options.train} pictures to train on, {options.test} to test on, rendered by make demo.",
+            "description": f"{options.train} images to train on, {options.test} to test on, rendered by make demo.",
             "split": "test",
             "rows": options.test,
             "resolution": options.resolution,
@@ -223,7 +223,7 @@ class Story:
     def show_places(self) -> None:
         """Say where everything is."""
         places = {
-            "pictures": self.place("contact-sheet.png"),
+            "images": self.place("contact-sheet.png"),
             "pairs": self.place("realised.png"),
             **{f"report: {name}": self.place("runs", name, "report.html") for name in TRAINED},
             "leaderboard": self.place("leaderboard", "index.html"),
@@ -242,7 +242,7 @@ class Story:
         """Show what every encoder has learned, beside the one that was not trained, and chance."""
         entries = self._entries()
         groups = list(next(iter(entries.values())).results["r2"].per_group)
-        _title(f"R2 on {self.options.test} pictures that no encoder has seen, in percent")
+        _title(f"R2 on {self.options.test} images that no encoder has seen, in percent")
         _say(_row("", "R2", "95%", "MCC", *groups))
         for name, entry in entries.items():
             r2, mcc = entry.results["r2"], entry.results["mcc_pearson"]
@@ -270,9 +270,9 @@ class Story:
         return {name: entries[name] for name in ranked} | {"untrained": untrained}
 
     @property
-    def pictures(self) -> str:
+    def images(self) -> str:
         """The folder of the dataset."""
-        return str(self.place("pictures"))
+        return str(self.place("images"))
 
     def submission(self, name: str) -> Path:
         """Return the file of an encoder's embeddings."""

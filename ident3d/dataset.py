@@ -1,4 +1,4 @@
-"""The dataset class: pictures and latents of one split."""
+"""The dataset class: images and latents of one split."""
 
 import operator
 from collections.abc import Callable
@@ -20,19 +20,19 @@ __all__ = ["ThreeDIdent", "check_transform"]
 
 
 class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
-    """3DIdent: pictures of a teapot, each with the ten latents that it was rendered from.
+    """3DIdent: images of a teapot, each with the ten latents that it was rendered from.
 
     Latents are drawn uniformly from [-1, 1]^10. Their columns are :data:`ident3d.FACTORS`: the object's position
     (x, y, z, in [-3, 3] Blender units), its rotation (Euler angles about x, y, z), the spotlight's position on a
-    half-circle, and the hues of object, spotlight and ground (angles in [-pi/2, pi/2]). Pictures are square RGB; the
+    half-circle, and the hues of object, spotlight and ground (angles in [-pi/2, pi/2]). Images are square RGB; the
     published set has 250,000 for training and 25,000 for testing at 224x224.
 
     An item is ``(image, latents)``: a PIL image, or what ``transform`` makes of it, and a (10,) float32 tensor.
-    ``latents`` are there without decoding any picture.
+    ``latents`` are there without decoding any image.
 
     Args:
         root: a folder in the native layout (rendered with ``python -m render``) or the published one, with or
-            without a decoded cache; or "sample" for the 1,024 + 256 pictures at 64x64 that come with ident3d.
+            without a decoded cache; or "sample" for the 1,024 + 256 images at 64x64 that come with ident3d.
         split: "train" or "test".
         transform: applied to the PIL image of an item; None leaves it as it is.
         download: fetch the published archives into ``root`` first, unless they are there.
@@ -45,7 +45,7 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
             None for any other.
         ids: (N,) int64, the ids of the rows, by which embeddings are joined to latents.
         factors: what the columns of the latents are.
-        layout: how the pictures are stored: "native", "published" or "decoded".
+        layout: how the images are stored: "native", "published" or "decoded".
 
     Raises:
         FileNotFoundError: if ``root`` is not there.
@@ -98,10 +98,10 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         return (image if self.transform is None else self.transform(image)), self.latents[row]
 
     def __repr__(self) -> str:
-        return f"ThreeDIdent({str(self.root)!r}, split={self.split!r}): {len(self)} pictures, {self.layout} layout"
+        return f"ThreeDIdent({str(self.root)!r}, split={self.split!r}): {len(self)} images, {self.layout} layout"
 
     def pixels(self, rows: torch.Tensor | npt.ArrayLike, *, positive: bool = False) -> torch.Tensor:
-        """Decode a batch of pictures, without ``transform``.
+        """Decode a batch of images, without ``transform``.
 
         Args:
             rows: (B,) integers in [0, len(self)).
@@ -113,7 +113,7 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         Raises:
             IndexError: if a row is out of range.
             TypeError: if rows are no integers.
-            DatasetError: if a picture cannot be decoded, or there are no exact positives.
+            DatasetError: if an image cannot be decoded, or there are no exact positives.
         """
         asked = np.asarray(rows).reshape(-1)
         if not asked.size:
@@ -121,12 +121,12 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         if asked.dtype.kind not in "iu":
             raise TypeError(f"rows are integers, not {asked.dtype}")
         if not (asked.min() >= 0 and asked.max() < len(self)):
-            raise IndexError(f"rows {asked.min()} to {asked.max()} asked of a dataset of {len(self)} pictures")
+            raise IndexError(f"rows {asked.min()} to {asked.max()} asked of a dataset of {len(self)} images")
         wanted = asked.astype(np.int64, copy=False)
         return torch.from_numpy(self._stored.batch(wanted, positive=positive))
 
     def encoded(self, index: int) -> bytes:
-        """Return the picture of a row as the bytes of an image file."""
+        """Return the image of a row as the bytes of an image file."""
         return self._stored.encoded(self._row(index))
 
     @property
@@ -147,11 +147,11 @@ class ThreeDIdent(Dataset[tuple[Any, torch.Tensor]]):
         given = operator.index(index)
         row = given + len(self) if given < 0 else given
         if not 0 <= row < len(self):
-            raise IndexError(f"index {index} of a dataset of {len(self)} pictures")
+            raise IndexError(f"index {index} of a dataset of {len(self)} images")
         return row
 
 
 def check_transform(transform: Any) -> None:
-    """Raise TypeError unless ``transform`` is a function of a picture, or None."""
+    """Raise TypeError unless ``transform`` is a function of an image, or None."""
     if transform is not None and not callable(transform):
         raise TypeError(f"a transform is a function of a PIL image, or None, not {transform!r}")

@@ -19,7 +19,7 @@ from ident3d.storage.published import RAW_LATENTS, PublishedSplit, published_spl
 __all__ = ["ARCHIVES", "SOURCE", "Archive", "ResumingDownloader", "download_published", "remote_size", "unpack"]
 
 _MOST_MEMBERS = 2_000_000
-_MOST_GROWTH = 4  # pictures do not compress: an archive that grows more is not what it says
+_MOST_GROWTH = 4  # images do not compress: an archive that grows more is not what it says
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -31,7 +31,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
     Raises:
         DatasetError: if the archive is damaged, or a member is a link or a device, would land outside ``folder``, or
-            is larger than an archive of pictures explains. What was unpacked until then stays.
+            is larger than an archive of images explains. What was unpacked until then stays.
     """
     if not hasattr(tarfile, "data_filter"):
         raise DatasetError("this Python cannot unpack archives safely; Python 3.11.4 and later can")
@@ -50,7 +50,7 @@ def unpack(archive: Path, folder: Path) -> None:
                 if members > _MOST_MEMBERS or unpacked > _MOST_GROWTH * size:
                     raise DatasetError(
                         f"{archive} ({size:,} bytes) unpacks to more than {members - 1:,} files and "
-                        f"{unpacked - member.size:,} bytes; it is not an archive of pictures"
+                        f"{unpacked - member.size:,} bytes; it is not an archive of images"
                     )
                 tar.extract(member, folder, filter="data")
                 bar.update(member.size)
@@ -313,7 +313,7 @@ def _install(root: Path, split: str, archive: Path) -> None:
         whole = staging / "whole"
         whole.mkdir()
         found[0].parent.rename(whole / split)
-        PublishedSplit(whole, split)  # raises where pictures and latents do not go together
+        PublishedSplit(whole, split)  # raises where images and latents do not go together
         (whole / split).rename(root / split)
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -62,7 +62,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Verification:
-    """A maintainer ran the encoder on pictures, those of a split included that nobody else has seen.
+    """A maintainer ran the encoder on images, those of a split included that nobody else has seen.
 
     Attributes:
         date: when.

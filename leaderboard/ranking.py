@@ -33,7 +33,7 @@ class Mark(StrEnum):
 
 
 _MEANINGS = {
-    Mark.VERIFIED: "A maintainer ran the encoder on the pictures of the test split and of a sealed split, rendered for "
+    Mark.VERIFIED: "A maintainer ran the encoder on the images of the test split and of a sealed split, rendered for "
     "the purpose with a seed that nobody else knows, and found the same scores.",
     Mark.REPORTED: "The numbers are those of a publication. Nobody here has seen the embeddings, and the protocol may "
     "differ. Entries without this mark were recomputed from embeddings that were handed in.",

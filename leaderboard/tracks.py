@@ -33,7 +33,7 @@ class Track:
         description: what it is and how to get it.
         split: the split that is embedded.
         rows: number of samples of the split.
-        resolution: pictures are resolution x resolution pixels.
+        resolution: images are resolution x resolution pixels.
         requires: settings of the manifest, by their path, and their value as text.
         fingerprints: accepted fingerprints of the split, one for each Blender series say; where there are none, the
             settings decide alone.

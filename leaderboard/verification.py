@@ -1,8 +1,8 @@
 """Verification: a maintainer runs an entry's encoder on the track's split and on a sealed one.
 
-The encoder is an ONNX graph: float32 pictures (B, 3, H, W) in [0, 1], RGB, to float32 embeddings (B, d). It is data,
+The encoder is an ONNX graph: float32 images (B, 3, H, W) in [0, 1], RGB, to float32 embeddings (B, d). It is data,
 not code: no operators beside ONNX's own are registered, and it cannot bring in another file. Whatever it does to the
-pictures before its first layer is part of the graph. ONNX is the only format, because a file of weights alone would
+images before its first layer is part of the graph. ONNX is the only format, because a file of weights alone would
 need the definition of its network here, beside the one that it was trained with.
 """
 
@@ -80,21 +80,21 @@ class OnnxEncoder:
             )
         self._input = inputs[0].name
 
-    def __call__(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """Embed (B, H, W, 3) uint8 pictures.
+    def __call__(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """Embed (B, H, W, 3) uint8 images.
 
         Raises:
             VerificationError: if the graph cannot take them, or gives something else than (B, d) finite numbers.
         """
-        batch = np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+        batch = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
         try:
             (found,) = self._session.run(None, {self._input: batch})
         except Exception as error:  # onnxruntime's errors share no other base
-            raise VerificationError(f"the encoder does not take pictures of shape {batch.shape}: {error}") from error
+            raise VerificationError(f"the encoder does not take images of shape {batch.shape}: {error}") from error
         embeddings: npt.NDArray[Any] = np.asarray(found)
         if embeddings.ndim != 2 or len(embeddings) != len(batch) or not np.isfinite(embeddings).all():
             raise VerificationError(
-                f"the encoder gives shape {embeddings.shape} for {len(batch)} pictures, or numbers that are not "
+                f"the encoder gives shape {embeddings.shape} for {len(batch)} images, or numbers that are not "
                 "finite; expected finite (B, d)"
             )
         return embeddings.astype(np.float32)

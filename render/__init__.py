@@ -1,1 +1,1 @@
-"""Latents to pictures: renders 3DIdent with Blender. Run as ``python -m render``."""
+"""Latents to images: renders 3DIdent with Blender. Run as ``python -m render``."""

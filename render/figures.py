@@ -1,4 +1,4 @@
-"""Pictures side by side in one, with names over the columns and beside the rows."""
+"""Images side by side in one, with names over the columns and beside the rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,15 +21,15 @@ _FONT_PIXELS = 12
 _WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
 
 
-def mosaic(pictures: npt.NDArray[np.uint8], columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Image.Image:
-    """Return pictures in a grid.
+def mosaic(images: npt.NDArray[np.uint8], columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Image.Image:
+    """Return images in a grid.
 
     Args:
-        pictures: (R, C, H, W, 3) uint8.
+        images: (R, C, H, W, 3) uint8.
         columns: C names, written over the columns; none where empty.
         rows: R names, written beside the rows; none where empty.
     """
-    count_rows, count_columns, height, width, _ = pictures.shape
+    count_rows, count_columns, height, width, _ = images.shape
     font = ImageFont.load_default(_FONT_PIXELS)
     left = max((int(font.getlength(name)) + 2 * _GAP for name in rows), default=0)
     lines = [_broken(name, width, font) for name in columns]
@@ -45,12 +45,12 @@ def mosaic(pictures: npt.NDArray[np.uint8], columns: Sequence[str] = (), rows: S
         if rows:
             draw.text((left - 2 * _GAP, y + height / 2), rows[row], _BLACK, font, anchor="rm")
         for column in range(count_columns):
-            canvas.paste(Image.fromarray(pictures[row, column]), (left + column * (width + _GAP), y))
+            canvas.paste(Image.fromarray(images[row, column]), (left + column * (width + _GAP), y))
     return canvas
 
 
 def check_output(path: Path) -> None:
-    """Raise an error unless a picture can be written to ``path``, before the work that makes it.
+    """Raise an error unless an image can be written to ``path``, before the work that makes it.
 
     Raises:
         ValueError: if the name does not end like one of a format that can be written, .png say.
@@ -58,14 +58,14 @@ def check_output(path: Path) -> None:
         OSError: if no files can be made where it lies.
     """
     if Image.registered_extensions().get(path.suffix.lower()) not in Image.SAVE:
-        raise ValueError(f"{path} is no name for a picture: expected one that ends in .png")
+        raise ValueError(f"{path} is no name for an image: expected one that ends in .png")
     if path.is_dir():
-        raise FileExistsError(f"{path} is a folder; expected the name of a picture to write")
+        raise FileExistsError(f"{path} is a folder; expected the name of an image to write")
     check_writable(path.parent)
 
 
 def _broken(name: str, width: int, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> list[str]:
-    """Return a name in lines that are as wide as a picture, where its words allow that."""
+    """Return a name in lines that are as wide as an image, where its words allow that."""
     lines: list[str] = []
     for word in name.split():
         if lines and font.getlength(f"{lines[-1]} {word}") <= width:
@@ -111,17 +111,17 @@ def traversal(world: World, base: npt.NDArray[np.float32], steps: int, pool: Poo
         Job(place, world.scene(latents[place]), integer_seed(0, "traversal", number))
         for number, place in enumerate(places)
     )
-    pictures = {place: decode(png, f"the picture at {place}") for place, png in pool.render(jobs)}
-    grid = np.stack([pictures[place] for place in places])
+    images = {place: decode(png, f"the image at {place}") for place, png in pool.render(jobs)}
+    grid = np.stack([images[place] for place in places])
     values = [f"{value:+.2f}" for value in np.linspace(-1, 1, steps)]
     names = [name.replace("_", " ") for name in world.factors.names]
     return mosaic(grid.reshape(*latents.shape[:2], *grid.shape[1:]), names, values)
 
 
 def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
-    """Return a near-square grid of a dataset's pictures, evenly spaced over a split.
+    """Return a near-square grid of a dataset's images, evenly spaced over a split.
 
-    Beside each line stands the id of its first picture. An exact positive stands to the right of its anchor.
+    Beside each line stands the id of its first image. An exact positive stands to the right of its anchor.
 
     Args:
         root: the dataset's folder, of any layout, or "sample".
@@ -130,17 +130,17 @@ def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
 
     Raises:
         ValueError: if the count is not positive, or there is no such split.
-        DatasetError: if the dataset, or one of the pictures, cannot be read.
+        DatasetError: if the dataset, or one of the images, cannot be read.
     """
     if count < 1:
-        raise ValueError(f"expected 1 or more pictures, not {count}")
+        raise ValueError(f"expected 1 or more images, not {count}")
     stored = open_split(root, split)
     rows = np.unique(np.linspace(0, len(stored.ids) - 1, count).astype(np.int64))
-    pictures = stored.batch(rows)
+    images = stored.batch(rows)
     if stored.latents_pos is not None:
-        pictures = np.concatenate([pictures, stored.batch(rows, positive=True)], axis=2)
-    columns = max(1, round((len(rows) * pictures.shape[1] / pictures.shape[2]) ** 0.5))
+        images = np.concatenate([images, stored.batch(rows, positive=True)], axis=2)
+    columns = max(1, round((len(rows) * images.shape[1] / images.shape[2]) ** 0.5))
     lines = -(-len(rows) // columns)
-    grid = np.full((lines * columns, *pictures.shape[1:]), 255, np.uint8)
-    grid[: len(rows)] = pictures
+    grid = np.full((lines * columns, *images.shape[1:]), 255, np.uint8)
+    grid[: len(rows)] = images
     return mosaic(grid.reshape(lines, columns, *grid.shape[1:]), rows=[f"{stored.ids[k]}" for k in rows[::columns]])

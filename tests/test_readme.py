@@ -37,7 +37,7 @@ def board(tmp_path):
     track = {
         "name": "mini",
         "title": "Mini",
-        "description": "Fewer pictures.",
+        "description": "Fewer images.",
         "split": "test",
         "rows": 80,
         "resolution": 16,

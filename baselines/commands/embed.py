@@ -35,8 +35,8 @@ class Embed:
 
     The encoder is the folder of a run, which knows what to say about itself, or an ONNX or TorchScript file from
     elsewhere, about which --name, --method, --architecture, --training-data and --conditional have to say it. A file's
-    encoder takes float32 RGB pictures (B, 3, H, W) in [0, 1]. Two names stand for encoders that nobody trained, the
-    floors of the leaderboard: pixels (the picture averaged over 8x8 cells) and random-resnet18 (with --seed). A file
+    encoder takes float32 RGB images (B, 3, H, W) in [0, 1]. Two names stand for encoders that nobody trained, the
+    floors of the leaderboard: pixels (the image averaged over 8x8 cells) and random-resnet18 (with --seed). A file
     or folder of such a name is written with its folder, as ./pixels.
 
     Examples:
@@ -162,7 +162,7 @@ class Embed:
             method=self.method or recipe.title,
             encoder=self.architecture or f"ResNet{recipe.depth}, hidden layer, {recipe.space} output",
             training_data=self.training_data
-            or f"train split, {trained_on['rows']} pictures of {record['resolution']}x{record['resolution']}",
+            or f"train split, {trained_on['rows']} images of {record['resolution']}x{record['resolution']}",
             conditional=self.conditional or pairs,
             fingerprint=data.fingerprint,
             split=self.split,

@@ -17,7 +17,7 @@ __all__ = ["Export"]
 class Export:
     """Write a run's encoder as ONNX or safetensors.
 
-    ONNX takes float32 RGB pictures (B, 3, R, R) in [0, 1], R being the resolution that was trained on, and gives
+    ONNX takes float32 RGB images (B, 3, R, R) in [0, 1], R being the resolution that was trained on, and gives
     embeddings (B, d); it is what a maintainer of the leaderboard verifies an entry with.
 
     Examples:

@@ -23,9 +23,9 @@ __all__ = ["MeasureInformation"]
 class MeasureInformation:
     """Estimate the mutual information between the two views' embeddings, beside the latents' true one.
 
-    Pairs are those of the run's recipe: matched among the pictures of the split, or the rendered ones. Every picture
+    Pairs are those of the run's recipe: matched among the images of the split, or the rendered ones. Every image
     is the anchor of one. The estimate is an InfoNCE bound, in nats: it cannot exceed the logarithm of the number of
-    items that a positive is told apart from, nor of the number of pictures where pairs are matched; both are shown.
+    items that a positive is told apart from, nor of the number of images where pairs are matched; both are shown.
     Beside it stand the same estimate of the latents of the same pairs, and the information that latents share under
     the conditional, which is known exactly. A supervised run and one on augmentations have no such pairs; with
     --conditional they are measured on matched ones.

@@ -17,7 +17,7 @@ __all__ = ["Reproduce"]
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Reproduce a table or figure of the papers: latents, a mixing network, an encoder, no pictures.
+    """Reproduce a table or figure of the papers: latents, a mixing network, an encoder, no images.
 
     What is measured stands beside what the papers report. Results are written as JSON, Markdown and plots; a run that
     was interrupted goes on where it was, and rows that are done are not trained again.

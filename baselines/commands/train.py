@@ -1,4 +1,4 @@
-"""``python -m baselines train``: a recipe on pictures."""
+"""``python -m baselines train``: a recipe on images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Train:
-    """Train an encoder on pictures, by a recipe.
+    """Train an encoder on images, by a recipe.
 
     The recipes are the rows of the paper's Table 4 (infonce-box, infonce-unbounded, infonce-laplace, infonce-sphere,
     simclr, supervised) and AnInfoNCE against InfoNCE on anisotropic pairs (aninfonce-box, aninfonce-sphere,
@@ -63,7 +63,7 @@ class Train:
     depth: Literal[18, 34, 50, 101] | None = None
     """Layers of the ResNet, if not 18."""
     validation: int = 1000
-    """Pictures of the train split that are held out to evaluate on."""
+    """Images of the train split that are held out to evaluate on."""
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -71,9 +71,9 @@ class Train:
     compile: bool = False
     """Compile the encoder: slower to start, faster to run."""
     resident: Literal["auto", "always", "never"] = "auto"
-    """Whether all pictures are decoded once into the device's memory; auto: where they take little of it."""
+    """Whether all images are decoded once into the device's memory; auto: where they take little of it."""
     workers: int = 0
-    """Processes that decode pictures that are not resident; 0 does it in a thread."""
+    """Processes that decode images that are not resident; 0 does it in a thread."""
     threads: int = 0
     """Threads on the CPU; 0 leaves the choice to torch."""
     log_every: int = 50

@@ -14,7 +14,7 @@ __all__ = ["Encoder", "as_input"]
 class Encoder(Protocol):
     """A map from observations to embeddings with parameters that can be trained and stored.
 
-    Any ``torch.nn.Module`` with one input and one output is one. Encoders of pictures take (B, 3, H, W) float RGB in
+    Any ``torch.nn.Module`` with one input and one output is one. Encoders of images take (B, 3, H, W) float RGB in
     [0, 1] and do whatever normalisation they need themselves, so an exported encoder is complete.
     """
 
@@ -34,16 +34,16 @@ class Encoder(Protocol):
         """Switch to training, or to evaluation: running statistics in batch norm, no dropout."""
 
 
-def as_input(*pictures: Tensor, device: torch.device) -> Tensor:
-    """Return pictures as one batch of an encoder's input.
+def as_input(*images: Tensor, device: torch.device) -> Tensor:
+    """Return images as one batch of an encoder's input.
 
     Args:
-        *pictures: each (B, 3, H, W) uint8, on any device.
+        *images: each (B, 3, H, W) uint8, on any device.
         device: where the encoder is.
 
     Returns:
         (sum of B, 3, H, W) float32 in [0, 1] on the device, channels last in memory, which convolutions like.
     """
-    moved = [part.to(device, non_blocking=True) for part in pictures]
+    moved = [part.to(device, non_blocking=True) for part in images]
     joined = moved[0] if len(moved) == 1 else torch.cat(moved)
     return joined.to(torch.float32, memory_format=torch.channels_last).div_(255)

@@ -1,4 +1,4 @@
-"""The residual networks that encode pictures."""
+"""The residual networks that encode images."""
 
 import itertools
 from typing import Literal, get_args
@@ -56,7 +56,7 @@ _HIDDEN_PER_LATENT = 10
 class ResNetEncoder(nn.Module):
     """A ResNet without pretrained weights, one hidden layer of ten units per latent with LeakyReLU, a linear layer.
 
-    Pictures are shifted and scaled to [-1, 1] first. Everything after the convolutions runs in float32 under autocast
+    Images are shifted and scaled to [-1, 1] first. Everything after the convolutions runs in float32 under autocast
     too, because embeddings of half precision have too few digits to be compared.
 
     Args:
@@ -88,7 +88,7 @@ class ResNetEncoder(nn.Module):
         self.output = output_for(space, learn_scale=learn_scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, 3, H, W) float RGB pictures in [0, 1] to (B, d) float32 embeddings."""
+        """Map (B, 3, H, W) float RGB images in [0, 1] to (B, d) float32 embeddings."""
         features = self.backbone(2 * x - 1)
         with torch.autocast(x.device.type, enabled=False):
             hidden = F.leaky_relu(self.hidden(features.float()), 0.01)

@@ -1,4 +1,4 @@
-"""The picture itself as an embedding."""
+"""The image itself as an embedding."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -7,10 +7,10 @@ __all__ = ["Pixels"]
 
 
 class Pixels(nn.Module):
-    """The identity, coarsened: the mean colour of each cell of a grid laid over the picture.
+    """The identity, coarsened: the mean colour of each cell of a grid laid over the image.
 
-    All 12,288 numbers of a 64x64 picture would be more than the rows that an affine map is fitted on. A grid of 8x8
-    cells leaves 192, few enough to be scored on 2,000 pictures.
+    All 12,288 numbers of a 64x64 image would be more than the rows that an affine map is fitted on. A grid of 8x8
+    cells leaves 192, few enough to be scored on 2,000 images.
 
     Args:
         cells: cells a side.
@@ -23,5 +23,5 @@ class Pixels(nn.Module):
         self.cells = cells
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, 3, H, W) pictures to (B, 3 cells^2) means: all cells of red, then of green, then of blue."""
+        """Map (B, 3, H, W) images to (B, 3 cells^2) means: all cells of red, then of green, then of blue."""
         return F.adaptive_avg_pool2d(x, self.cells).flatten(1)

@@ -1,1 +1,1 @@
-"""Training on pictures: from a recipe and a dataset to an encoder in a run folder."""
+"""Training on images: from a recipe and a dataset to an encoder in a run folder."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DatasetPart",
-    "SinglePictures",
+    "SingleImages",
     "build_stream",
     "matching_index",
     "pair_conditional",
@@ -54,19 +54,19 @@ class DatasetPart:
         return len(self.rows)
 
     def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, H, W, 3) uint8 pictures of (B,) rows of this part, or of their exact positives."""
+        """Return the (B, H, W, 3) uint8 images of (B,) rows of this part, or of their exact positives."""
         return self._data.pixels(self.rows[rows], positive=positive)
 
 
-class SinglePictures(PairStream):
-    """Pictures with their latents and no positives, for supervised training; ``x_pos`` is ``x``.
+class SingleImages(PairStream):
+    """Images with their latents and no positives, for supervised training; ``x_pos`` is ``x``.
 
     Order, ranks, workers and resuming: see :class:`~ident3d.pairs.PairStream`.
     """
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
-        x, z = self._pictures(ids), self.data.latents[ids]
+        x, z = self._images(ids), self.data.latents[ids]
         return PairBatch(x, x, z, z, ids, ids, number)
 
 
@@ -74,8 +74,8 @@ def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[Dat
     """Split the train split into what is trained on and what is validated on.
 
     Args:
-        data: the train split, of N pictures.
-        validation: pictures to hold out, at most half of them.
+        data: the train split, of N images.
+        validation: images to hold out, at most half of them.
         seed: seed of the run.
 
     Returns:
@@ -86,7 +86,7 @@ def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[Dat
     """
     if validation < 1 or 2 * validation > len(data):
         raise ValueError(
-            f"the dataset has {len(data)} pictures, of which at least 1 and at most half are held out for validation, "
+            f"the dataset has {len(data)} images, of which at least 1 and at most half are held out for validation, "
             f"not {validation}; choose --validation or render more"
         )
     order = torch.randperm(len(data), generator=torch_generator(seed, "training/validation"))
@@ -124,11 +124,11 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
     """
     if len(part) < batch_size:
         raise ValueError(
-            f"{len(part)} training pictures are fewer than a batch of {batch_size}: most pairs of a batch would share "
-            "pictures; choose a smaller --batch-size or render more"
+            f"{len(part)} training images are fewer than a batch of {batch_size}: most pairs of a batch would share "
+            "images; choose a smaller --batch-size or render more"
         )
     if recipe.pairs == "single":
-        return SinglePictures(part, batch_size, seed, None)
+        return SingleImages(part, batch_size, seed, None)
     if recipe.pairs == "augmented":
         return AugmentedPairs(part, batch_size, seed)
     if recipe.pairs == "rendered":
@@ -141,7 +141,7 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
 
 
 def matching_index(conditional: Conditional, data: PairData, *, in_own_metric: bool) -> PairIndex:
-    """Return what matches draws from a conditional to the pictures of a dataset.
+    """Return what matches draws from a conditional to the images of a dataset.
 
     Args:
         conditional: the distribution of positives.

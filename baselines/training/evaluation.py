@@ -1,4 +1,4 @@
-"""Embedding pictures, and scoring the embeddings during training."""
+"""Embedding images, and scoring the embeddings during training."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from ident3d.pairs.stream import PairData
 __all__ = ["check_can_evaluate", "embed", "evaluate", "evaluation_mode"]
 
 
-_PICTURES_AT_ONCE = 256
+_IMAGES_AT_ONCE = 256
 
 
 @contextmanager
@@ -35,11 +35,11 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 def embed(
     encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device, *, positive: bool = False
 ) -> npt.NDArray[np.float32]:
-    """Embed every picture of a dataset, in float32.
+    """Embed every image of a dataset, in float32.
 
     Args:
         encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d); in evaluation mode, see :class:`evaluation_mode`.
-        data: the pictures.
+        data: the images.
         device: where the encoder is.
         positive: embed the exact positives instead.
 
@@ -47,10 +47,10 @@ def embed(
         (N, d) float32, in the order of the rows.
     """
     parts = []
-    for start in range(0, len(data), _PICTURES_AT_ONCE):
-        rows = torch.arange(start, min(start + _PICTURES_AT_ONCE, len(data)))
-        pictures = as_input(data.pixels(rows, positive=positive).permute(0, 3, 1, 2), device=device)
-        parts.append(encoder(pictures).float().cpu())
+    for start in range(0, len(data), _IMAGES_AT_ONCE):
+        rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)))
+        images = as_input(data.pixels(rows, positive=positive).permute(0, 3, 1, 2), device=device)
+        parts.append(encoder(images).float().cpu())
     return torch.cat(parts).numpy()
 
 
@@ -59,7 +59,7 @@ def check_can_evaluate(part: DatasetPart) -> None:
     try:
         affine_r2(part.latents, part.latents, part.rows.numpy(), factors=part.factors)
     except ValueError as error:
-        raise ValueError(f"validation on {len(part)} pictures: {error}; hold out more with --validation") from error
+        raise ValueError(f"validation on {len(part)} images: {error}; hold out more with --validation") from error
 
 
 def evaluate(

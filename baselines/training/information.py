@@ -30,23 +30,23 @@ class KeptInformation:
 
     Attributes:
         conditional: the distribution of the positives, as text.
-        pictures: number of pictures that pairs were made of; each is the anchor of one pair.
-        is_matched: whether positives are the nearest stored pictures to a draw, and not rendered for their anchor.
+        images: number of images that pairs were made of; each is the anchor of one pair.
+        is_matched: whether positives are the nearest stored images to a draw, and not rendered for their anchor.
         embeddings: the estimate of what the embeddings share. ``true`` is what uniform latents share with draws from
             the conditional; None where the dataset's are visibly not uniform or not independent.
         latents: the same estimate, made of the latents of the same pairs: what a perfect encoder would get.
     """
 
     conditional: str
-    pictures: int
+    images: int
     is_matched: bool
     embeddings: Information
     latents: Information
 
     @property
     def matching_cap(self) -> float | None:
-        """The logarithm of ``pictures``: pairs matched among so many carry no more. None for rendered pairs."""
-        return math.log(self.pictures) if self.is_matched else None
+        """The logarithm of ``images``: pairs matched among so many carry no more. None for rendered pairs."""
+        return math.log(self.images) if self.is_matched else None
 
     @property
     def share_of_latents(self) -> float | None:
@@ -58,7 +58,7 @@ class KeptInformation:
         return {
             "conditional": self.conditional,
             "pairs": "matched" if self.is_matched else "rendered",
-            "pictures": self.pictures,
+            "images": self.images,
             "estimate": self.embeddings.estimate,
             "estimate_of_latents": self.latents.estimate,
             "items": self.embeddings.items,
@@ -72,15 +72,15 @@ class KeptInformation:
     def table(self) -> str:
         """Return the numbers as text for a terminal."""
         found = self.embeddings
-        how = f"matched among {self.pictures:,} pictures" if self.is_matched else "rendered as pairs"
+        how = f"matched among {self.images:,} images" if self.is_matched else "rendered as pairs"
         lines = [
-            f"{self.pictures:,} pairs, {self.conditional}, {how}; in nats",
+            f"{self.images:,} pairs, {self.conditional}, {how}; in nats",
             f"{found.estimate:8.4f}  embeddings of the two views, InfoNCE estimate",
             f"{self.latents.estimate:8.4f}  latents of the same pairs, same estimate",
             f"{found.cap:8.4f}  ln {found.items:,}: the most that the estimate can be",
         ]
         if self.matching_cap is not None:
-            lines.append(f"{self.matching_cap:8.4f}  ln {self.pictures:,}: the most that matched pairs can share")
+            lines.append(f"{self.matching_cap:8.4f}  ln {self.images:,}: the most that matched pairs can share")
         if found.true is not None and found.share is not None:
             lines.append(f"{found.true:8.4f}  latents, true, for draws from the conditional")
             lines.append(f"{found.share:8.1%}  of the true information kept")
@@ -102,7 +102,7 @@ def kept_information(
 ) -> KeptInformation:
     """Estimate how much information about each other an encoder leaves in the two views of a pair.
 
-    Every picture is the anchor of one pair. Half of the pairs fit the critic of the estimate, the other half is
+    Every image is the anchor of one pair. Half of the pairs fit the critic of the estimate, the other half is
     scored; see :func:`ident3d.metrics.information`.
 
     Args:
@@ -117,7 +117,7 @@ def kept_information(
 
     Raises:
         ValueError: if the conditional is not one of the latents' box or makes pairs independent, or there are too few
-            pictures for the width.
+            images for the width.
         DatasetError: if rendered pairs are asked of a dataset without them.
     """
     true = _true(conditional, data)
@@ -136,7 +136,7 @@ def kept_information(
         embeddings_pos = embed(encoder, data, device, positive=True)
     return KeptInformation(
         conditional=str(conditional),
-        pictures=len(data),
+        images=len(data),
         is_matched=is_matched,
         embeddings=information(embeddings, embeddings_pos, data.ids, items=items, true=true),
         latents=information(latents, latents_pos, data.ids, items=items, true=true),

@@ -80,11 +80,11 @@ class Clock:
         self._start = time.perf_counter()
         self._waited = 0.0
 
-    def read(self, pictures: int, waited: float) -> dict[str, float]:
+    def read(self, images: int, waited: float) -> dict[str, float]:
         """Return rates since the last reading.
 
         Args:
-            pictures: pictures since then.
+            images: images since then.
             waited: seconds that were spent waiting for batches, from the beginning.
 
         Returns:
@@ -94,7 +94,7 @@ class Clock:
         seconds = now - self._start
         share = (waited - self._waited) / seconds
         self._start, self._waited = now, waited
-        return {"images_per_second": pictures / seconds, "waiting": share, "seconds": seconds}
+        return {"images_per_second": images / seconds, "waiting": share, "seconds": seconds}
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -174,11 +174,11 @@ class Batch(Protocol):
 
     @property
     def x(self) -> Tensor:
-        """(B, 3, H, W) uint8 pictures of the anchors."""
+        """(B, 3, H, W) uint8 images of the anchors."""
 
     @property
     def x_pos(self) -> Tensor:
-        """(B, 3, H, W) uint8 pictures of the positives."""
+        """(B, 3, H, W) uint8 images of the positives."""
 
     @property
     def z(self) -> Tensor:
@@ -289,8 +289,8 @@ class Trainer:
                 )
                 if saves or evaluates or schedule.is_due(schedule.log_every, self.step):
                     metrics = {"loss": self._mean_loss(losses)}
-                    pictures = len(losses) * self._pictures_per_step(batch)
-                    metrics |= clock.read(pictures, prefetcher.waited) | self.model.learned_numbers()
+                    images = len(losses) * self._images_per_step(batch)
+                    metrics |= clock.read(images, prefetcher.waited) | self.model.learned_numbers()
                     losses.clear()
                     self._write(logbook, metrics, bar)
                 if evaluates and self._writes:
@@ -330,16 +330,16 @@ class Trainer:
     def _one_step(self, forward: nn.Module, batch: Batch) -> Tensor:
         device = self.placement.device
         views = (batch.x,) if isinstance(self.model.loss, SupervisedMSE) else (batch.x, batch.x_pos)
-        pictures = as_input(*views, device=device)
+        images = as_input(*views, device=device)
         latents = batch.z.to(device, non_blocking=True)
         self.optimiser.zero_grad()
         with self.placement.autocast():
-            loss: Tensor = forward(pictures, latents)
+            loss: Tensor = forward(images, latents)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         return loss.detach()
 
-    def _pictures_per_step(self, batch: Batch) -> int:
+    def _images_per_step(self, batch: Batch) -> int:
         views = 1 if isinstance(self.model.loss, SupervisedMSE) else 2
         return views * len(batch.x) * self.placement.world_size
 
@@ -366,7 +366,7 @@ class Trainer:
 
 @contextmanager
 def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN look for the fastest convolution, which pictures of one size are worth.
+    """Let cuDNN look for the fastest convolution, which images of one size are worth.
 
     ``torch.backends.cudnn.flags`` would also set back what the user chose of precision and determinism.
     """

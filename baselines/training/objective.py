@@ -62,14 +62,14 @@ class TrainedModel(nn.Module):
         self.encoder = encoder
         self.loss = loss
 
-    def forward(self, pictures: Tensor, latents: Tensor) -> Tensor:
+    def forward(self, images: Tensor, latents: Tensor) -> Tensor:
         """Return the loss of a batch.
 
         Args:
-            pictures: (2B, 3, H, W) anchors, then positives; or (B, 3, H, W) for a supervised loss.
+            images: (2B, 3, H, W) anchors, then positives; or (B, 3, H, W) for a supervised loss.
             latents: (B, d) latents of the anchors, which only a supervised loss looks at.
         """
-        embeddings = self.encoder(pictures)
+        embeddings = self.encoder(images)
         if isinstance(self.loss, SupervisedMSE):
             return cast("Tensor", self.loss(embeddings, latents))
         z, z_pos = embeddings.chunk(2)

@@ -67,7 +67,7 @@ def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32
 
     Args:
         latents: (N, k) latents.
-        embeddings: (N, d) embeddings of the same pictures.
+        embeddings: (N, d) embeddings of the same images.
         names: names of the k factors.
     """
     columns = min(5, len(names))
@@ -163,7 +163,7 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     recipe = run.recipe()
     conditional = pair_conditional(recipe, data)
     summary = (
-        f"{recipe.title}. {checkpoint.step} steps, seed {options['seed']}, {record['dataset']['rows']} pictures, "
+        f"{recipe.title}. {checkpoint.step} steps, seed {options['seed']}, {record['dataset']['rows']} images, "
         f"on {record['device']}."
     )
     parts = [

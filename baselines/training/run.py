@@ -62,10 +62,10 @@ Resident = Literal["auto", "always", "never"]
 _LOG = logging.getLogger(__name__)
 
 _LIBRARIES = ("ident3d", "torch", "torchvision", "numpy", "faiss-gpu", "faiss-cpu")
-_SHARE_OF_GPU, _SHARE_OF_RAM = 0.5, 0.25  # that pictures may take; a GPU has to hold activations too
+_SHARE_OF_GPU, _SHARE_OF_RAM = 0.5, 0.25  # that images may take; a GPU has to hold activations too
 
 _SMALLEST_HALF = 32
-"""Width of the smallest pictures that are trained on in bfloat16 on a CPU: see :func:`_check_precision`."""
+"""Width of the smallest images that are trained on in bfloat16 on a CPU: see :func:`_check_precision`."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class RunOptions:
     Attributes:
         recipe: the recipe.
         seed: seed of the encoder, the validation part and the pairs.
-        validation: pictures of the train split that are held out to evaluate on.
+        validation: images of the train split that are held out to evaluate on.
         device: see :func:`~baselines.training.placement.place`.
         precision: see :func:`~baselines.training.placement.place`.
         compiled: whether the encoder is compiled.
-        resident: whether all pictures are decoded once into the device's memory; "auto": where they take little of it.
-        workers: processes that decode pictures that are not resident.
+        resident: whether all images are decoded once into the device's memory; "auto": where they take little of it.
+        workers: processes that decode images that are not resident.
         log_every: steps between lines of metrics.
         evaluate_every: steps between evaluations.
         checkpoint_every: steps between checkpoints.
@@ -225,14 +225,14 @@ def _resolution(data: ThreeDIdent) -> int:
 
 
 def _check_precision(placement: Placement, resolution: int) -> None:
-    """Raise ValueError for pictures so small that bfloat16 on a CPU now and then makes weights NaN.
+    """Raise ValueError for images so small that bfloat16 on a CPU now and then makes weights NaN.
 
     In a ResNet's last stage they are one pixel, and the 3x3 convolution with stride 2 sees padding around it. Its
     gradient by the weights that meet padding alone is 0, but oneDNN leaves there what was in memory before.
     """
     if placement.half and placement.device.type == "cpu" and resolution < _SMALLEST_HALF:
         raise ValueError(
-            f"bfloat16 on a CPU needs pictures of at least {_SMALLEST_HALF}x{_SMALLEST_HALF}, not "
+            f"bfloat16 on a CPU needs images of at least {_SMALLEST_HALF}x{_SMALLEST_HALF}, not "
             f"{resolution}x{resolution}; choose --precision float32"
         )
 

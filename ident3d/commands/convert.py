@@ -19,7 +19,7 @@ class Convert:
 
     The native layout is Parquet shards that Hugging Face datasets loads as they are. The published one is that of the
     published archives, raw_latents.npy and images/; exact positives have no place there. The decoded one is uint8
-    memory maps, for training that decoding would slow down; where OUT is ROOT, they lie beside the pictures and are
+    memory maps, for training that decoding would slow down; where OUT is ROOT, they lie beside the images and are
     found by themselves.
 
     Examples:
@@ -34,7 +34,7 @@ class Convert:
     to: Target
     """The layout to convert to."""
     rows_per_shard: int = ROWS_PER_SHARD
-    """Pictures in a shard of the native layout."""
+    """Images in a shard of the native layout."""
 
     def run(self) -> int:
         """Convert; return the exit status."""

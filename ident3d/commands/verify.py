@@ -15,7 +15,7 @@ __all__ = ["Verify"]
 
 @dataclass(frozen=True)
 class Verify:
-    """Check a dataset without rendering it again: files, checksums, ids, latents, and that every picture decodes.
+    """Check a dataset without rendering it again: files, checksums, ids, latents, and that every image decodes.
 
     Prints one line for each thing that is wrong, and ends with exit status 1 if there is any.
 

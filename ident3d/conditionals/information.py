@@ -1,6 +1,6 @@
 """The true mutual information of a positive pair's latents, which bounds what two encoders' embeddings can share.
 
-An InfoNCE estimate with K items never exceeds ln K, and pairs matched among N stored pictures carry at most ln N, so an
+An InfoNCE estimate with K items never exceeds ln K, and pairs matched among N stored images carry at most ln N, so an
 estimate is to be reported beside its cap and beside the truth.
 """
 

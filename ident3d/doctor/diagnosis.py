@@ -91,7 +91,7 @@ def _lacking(found: Mapping[str, Found], needs: tuple[str, ...], extra: str | No
 
 
 def _rendering(found: Mapping[str, Found], version: tuple[int, int]) -> Ability:
-    what = "render pictures"
+    what = "render images"
     python = ".".join(map(str, version))
     packages = missing_packages()
     if version not in RELEASES:
@@ -109,7 +109,7 @@ def _rendering(found: Mapping[str, Found], version: tuple[int, int]) -> Ability:
 
 def _training(found: Mapping[str, Found]) -> Ability:
     remark = _lacking(found, ("torch", "torchvision", "matplotlib"), "train") or _lacking_room("baselines")
-    return Ability("train", "train and embed with encoders of pictures", "no" if remark else "yes", remark)
+    return Ability("train", "train and embed with encoders of images", "no" if remark else "yes", remark)
 
 
 def _gpu(found: Mapping[str, Found]) -> Ability:

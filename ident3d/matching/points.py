@@ -64,7 +64,7 @@ class Points:
         if rows.ndim != 2 or rows.shape[1] < 1:
             raise ValueError(f"expected numeric latents of shape (N, d), not shape {tuple(rows.shape)}")
         if len(rows) < 2:
-            raise ValueError(f"matching pairs needs the latents of 2 pictures or more, got {len(rows)}")
+            raise ValueError(f"matching pairs needs the latents of 2 images or more, got {len(rows)}")
         columns = resolve_factors(factors, rows.shape[1])
         lengths = _as_scale(scale, rows.shape[1])
         # A copy, and contiguous: what the caller does to its latents later changes nothing here.

@@ -1,4 +1,4 @@
-"""Positive pairs that are two augmented views of one picture."""
+"""Positive pairs that are two augmented views of one image."""
 
 import math
 from collections.abc import Callable
@@ -13,43 +13,43 @@ from ident3d.pairs.stream import PairBatch, PairData, PairStream
 __all__ = ["CHANGES", "AugmentedPairs", "SimCLRViews", "brightness", "contrast", "hue", "luminance", "saturation"]
 
 
-def luminance(pictures: Tensor) -> Tensor:
+def luminance(images: Tensor) -> Tensor:
     """Return (B, 1, H, W): the grey value, weighted as in ITU-R 601."""
-    weights = pictures.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
-    return (pictures * weights).sum(dim=1, keepdim=True)
+    weights = images.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
+    return (images * weights).sum(dim=1, keepdim=True)
 
 
-def brightness(pictures: Tensor, factor: Tensor) -> Tensor:
+def brightness(images: Tensor, factor: Tensor) -> Tensor:
     """Multiply every value by ``factor``."""
-    return _blend(pictures, torch.zeros_like(pictures), factor)
+    return _blend(images, torch.zeros_like(images), factor)
 
 
-def contrast(pictures: Tensor, factor: Tensor) -> Tensor:
-    """Scale values about the picture's mean grey by ``factor``."""
-    return _blend(pictures, luminance(pictures).mean(dim=(1, 2, 3), keepdim=True), factor)
+def contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Scale values about the image's mean grey by ``factor``."""
+    return _blend(images, luminance(images).mean(dim=(1, 2, 3), keepdim=True), factor)
 
 
-def saturation(pictures: Tensor, factor: Tensor) -> Tensor:
+def saturation(images: Tensor, factor: Tensor) -> Tensor:
     """Scale values about the pixel's grey by ``factor``."""
-    return _blend(pictures, luminance(pictures), factor)
+    return _blend(images, luminance(images), factor)
 
 
-def hue(pictures: Tensor, turn: Tensor) -> Tensor:
+def hue(images: Tensor, turn: Tensor) -> Tensor:
     """Turn the hue of every pixel by ``turn``, in turns of the circle, keeping HSV saturation and value."""
-    value, brightest = pictures.max(dim=1, keepdim=True)
-    chroma = value - pictures.amin(dim=1, keepdim=True)
-    red, green, blue = pictures[:, 0:1], pictures[:, 1:2], pictures[:, 2:3]
+    value, brightest = images.max(dim=1, keepdim=True)
+    chroma = value - images.amin(dim=1, keepdim=True)
+    red, green, blue = images[:, 0:1], images[:, 1:2], images[:, 2:3]
     # Sixths of a turn, counted from the brightest channel.
     offsets = torch.cat([green - blue, blue - red, red - green], dim=1).gather(1, brightest)
-    sextant = offsets / chroma.clamp(min=torch.finfo(pictures.dtype).tiny) + 2 * brightest + 6 * turn
+    sextant = offsets / chroma.clamp(min=torch.finfo(images.dtype).tiny) + 2 * brightest + 6 * turn
     # A channel falls from full to nothing between one and two sixths of a turn away from its own hue.
-    own = pictures.new_tensor([5.0, 3.0, 1.0])[:, None, None]
+    own = images.new_tensor([5.0, 3.0, 1.0])[:, None, None]
     distance = (own + sextant) % 6
     return value - chroma * torch.minimum(distance, 4 - distance).clamp(0, 1)
 
 
-def _blend(pictures: Tensor, other: Tensor, factor: Tensor) -> Tensor:
-    return (factor * pictures + (1 - factor) * other).clamp(0, 1)
+def _blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+    return (factor * images + (1 - factor) * other).clamp(0, 1)
 
 
 CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
@@ -61,14 +61,14 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class SimCLRViews:
-    """Random views of pictures, one for each picture, drawn for a whole batch at once.
+    """Random views of images, one for each image, drawn for a whole batch at once.
 
-    A view is a crop of random area and aspect ratio, resized to the picture's size, with its brightness, contrast,
+    A view is a crop of random area and aspect ratio, resized to the image's size, with its brightness, contrast,
     saturation and hue changed in random order, and sometimes its colour dropped. The defaults are those of the
     augmented-pairs experiment on 3DIdent: neither flips nor blur.
 
     Attributes:
-        area: least and largest area of the crop, as a share of the picture's.
+        area: least and largest area of the crop, as a share of the image's.
         ratio: least and largest width / height of the crop; drawn uniformly in its logarithm.
         strength: of the colour jitter: brightness, contrast and saturation change by factors within 1 +- 0.8
             strength, the hue by up to 0.2 strength of a turn.
@@ -100,25 +100,25 @@ class SimCLRViews:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is in [0, 1], not {getattr(self, name)}")
 
-    def __call__(self, pictures: Tensor, generator: torch.Generator) -> Tensor:
-        """Return one view of each picture.
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Return one view of each image.
 
         Args:
-            pictures: (B, 3, H, W) uint8, on any device.
+            images: (B, 3, H, W) uint8, on any device.
             generator: source of the randomness, on the CPU, so that views are the same on every device.
 
         Returns:
             (B, 3, H, W) uint8.
         """
-        boxes = self.crops(len(pictures), pictures.shape[2], pictures.shape[3], generator)
-        views = crop_and_resize(pictures.float() / 255, boxes.to(pictures.device))
+        boxes = self.crops(len(images), images.shape[2], images.shape[3], generator)
+        views = crop_and_resize(images.float() / 255, boxes.to(images.device))
         views = self._distort(views, generator)
         return views.mul(255).round_().to(torch.uint8, memory_format=torch.channels_last)
 
     def crops(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:
         """Draw n crops: (n, 4) int64, top, left, height and width in pixels.
 
-        Area and ratio are drawn until the crop fits into the picture, ten times at most; else it is the largest
+        Area and ratio are drawn until the crop fits into the image, ten times at most; else it is the largest
         crop in the middle with an allowed ratio.
         """
         area = torch.empty(n, _TRIES).uniform_(*self.area, generator=generator) * height * width
@@ -154,15 +154,15 @@ class SimCLRViews:
         return torch.where(grey[:, None, None, None], luminance(views), views)
 
 
-def crop_and_resize(pictures: Tensor, boxes: Tensor) -> Tensor:
-    """Cut a box out of each picture and resize it to the picture's size, bilinearly.
+def crop_and_resize(images: Tensor, boxes: Tensor) -> Tensor:
+    """Cut a box out of each image and resize it to the image's size, bilinearly.
 
     Args:
-        pictures: (B, 3, H, W) float.
+        images: (B, 3, H, W) float.
         boxes: (B, 4) int64, top, left, height and width in pixels; crops are never shrunk, so nothing aliases.
     """
     axes = []
-    for axis, size in enumerate(pictures.shape[2:]):
+    for axis, size in enumerate(images.shape[2:]):
         start, extent = boxes[:, axis, None], boxes[:, axis + 2, None]
         centre = (torch.arange(size, device=boxes.device) + 0.5) * extent / size - 0.5
         inside = start + centre.clamp(
@@ -170,15 +170,15 @@ def crop_and_resize(pictures: Tensor, boxes: Tensor) -> Tensor:
         )  # the crop's edge, not what is beyond
         axes.append(2 * inside / max(size - 1, 1) - 1)
     rows, columns = axes
-    height, width = pictures.shape[2:]
+    height, width = images.shape[2:]
     grid = torch.stack([columns[:, None].expand(-1, height, -1), rows[:, :, None].expand(-1, -1, width)], dim=3)
-    return F.grid_sample(pictures, grid.to(pictures.dtype), mode="bilinear", padding_mode="border", align_corners=True)
+    return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode="border", align_corners=True)
 
 
 class AugmentedPairs(PairStream):
-    """Two views of one picture as a positive pair: the paper's comparison to learning without knowing the latents.
+    """Two views of one image as a positive pair: the paper's comparison to learning without knowing the latents.
 
-    Both views carry the latents of the picture that they were made of, though a crop shows another position and a
+    Both views carry the latents of the image that they were made of, though a crop shows another position and a
     colour jitter other hues. A batch's ``ids_pos`` are its ``ids``.
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
@@ -209,13 +209,13 @@ class AugmentedPairs(PairStream):
     ) -> None:
         super().__init__(data, batch_size, seed, transform)
         if views is not None and not callable(views):
-            raise TypeError(f"the views of a picture are drawn by a SimCLRViews, not by {views!r}")
+            raise TypeError(f"the views of an image are drawn by a SimCLRViews, not by {views!r}")
         self.views = SimCLRViews() if views is None else views
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
-        pictures, generator = self._pictures(ids), self._generator("views", number)
+        images, generator = self._images(ids), self._generator("views", number)
         z = self._latents(ids)
         return PairBatch(
-            self.views(pictures, generator), self.views(pictures, generator), z, z.clone(), ids, ids.clone(), number
+            self.views(images, generator), self.views(images, generator), z, z.clone(), ids, ids.clone(), number
         )

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class MatchedLoader(DataLoader[PairBatch]):
-    """Yields the batches of a stream of matched pairs from decoded pictures.
+    """Yields the batches of a stream of matched pairs from decoded images.
 
-    Copying decoded pictures takes a tenth of the time that matching takes, and less than sending them from one
-    process to another. So workers send ids, and the process that iterates copies the pictures.
+    Copying decoded images takes a tenth of the time that matching takes, and less than sending them from one
+    process to another. So workers send ids, and the process that iterates copies the images.
 
     Args:
         pairs: the stream.
@@ -57,22 +57,22 @@ class _Matches(IterableDataset[tuple[int, Tensor]]):
 
 
 class PositivePairs(PairStream):
-    """Positive pairs of stored pictures, from a conditional.
+    """Positive pairs of stored images, from a conditional.
 
-    The anchor is a stored picture, drawn uniformly. A target is drawn from the conditional around the anchor's
-    latents, and the positive is the stored picture with the latents nearest to the target, the anchor itself left
+    The anchor is a stored image, drawn uniformly. A target is drawn from the conditional around the anchor's
+    latents, and the positive is the stored image with the latents nearest to the target, the anchor itself left
     out. A finite dataset widens the conditional by this: see :meth:`realised_conditional`.
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
 
     Args:
-        data: the dataset, of two pictures or more.
+        data: the dataset, of two images or more.
         conditional: what targets are drawn from.
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
         index: what matches targets to ``data``; None: an exact one in plain L2.
         space: where the latents live; None: the box [-1, 1]^d.
-        transform: what is made of (B, 3, H, W) uint8 pictures, a function of its input alone.
+        transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
 
     Raises:
         TypeError: if dataset, conditional or index are none.
@@ -104,7 +104,7 @@ class PositivePairs(PairStream):
         self.space.check(data.latents, "the latents of the dataset")
 
     def on_device(self, device: torch.device | str) -> Self:
-        """Return this stream with all pictures on ``device``, matched there too if the index is exact.
+        """Return this stream with all images on ``device``, matched there too if the index is exact.
 
         See :meth:`PairStream.on_device`.
         """
@@ -132,7 +132,7 @@ class PositivePairs(PairStream):
         )
 
     def match(self, number: int) -> Tensor:
-        """Return the ids of batch ``number``, without its pictures: (2, B) int64, anchors and positives."""
+        """Return the ids of batch ``number``, without its images: (2, B) int64, anchors and positives."""
         check_count(number, "the number of a batch", 0)
         anchors = self._anchors(number)
         targets = self.conditional.sample(self._latents(anchors), self.space, self._generator("targets", number))
@@ -140,14 +140,14 @@ class PositivePairs(PairStream):
         return torch.stack([anchors, positives])
 
     def batch_of(self, number: int, ids: Tensor) -> PairBatch:
-        """Return batch ``number``, whose ids :meth:`match` has found, with its pictures."""
-        return self._finished(self._pictured(number, ids))
+        """Return batch ``number``, whose ids :meth:`match` has found, with its images."""
+        return self._finished(self._imaged(number, ids))
 
     def loader(self, num_workers: int = 0, **options: Any) -> DataLoader[PairBatch]:
         """Return a DataLoader that yields this stream's batches in order, endlessly.
 
-        From decoded pictures, workers only match, and batches get their pictures in the process that iterates. A
-        transform is left to the workers, and pictures with it. See :meth:`PairStream.loader` for the options.
+        From decoded images, workers only match, and batches get their images in the process that iterates. A
+        transform is left to the workers, and images with it. See :meth:`PairStream.loader` for the options.
         """
         check_workers(num_workers, options.get("prefetch_factor"))
         is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
@@ -158,11 +158,11 @@ class PositivePairs(PairStream):
         return MatchedLoader(pairs, num_workers=num_workers, pin_memory=self._pins(pin_memory), **options)
 
     def _draw(self, number: int) -> PairBatch:
-        return self._pictured(number, self.match(number))
+        return self._imaged(number, self.match(number))
 
-    def _pictured(self, number: int, ids: Tensor) -> PairBatch:
+    def _imaged(self, number: int, ids: Tensor) -> PairBatch:
         anchors, positives = ids[0], ids[1]
-        pictures = self._pictures(ids.reshape(-1))
-        x, x_pos = pictures[: len(anchors)], pictures[len(anchors) :]
+        images = self._images(ids.reshape(-1))
+        x, x_pos = images[: len(anchors)], images[len(anchors) :]
         z, z_pos = self._latents(anchors), self._latents(positives)
         return PairBatch(x, x_pos, z, z_pos, anchors, positives, number)

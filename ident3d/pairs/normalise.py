@@ -1,4 +1,4 @@
-"""Pictures as an encoder takes them."""
+"""Images as an encoder takes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["Normalise"]
 
 @dataclass(frozen=True)
 class Normalise:
-    """A transform of (B, 3, H, W) uint8 pictures to floats: (x / 255 - mean) / std for each channel, where they are.
+    """A transform of (B, 3, H, W) uint8 images to floats: (x / 255 - mean) / std for each channel, where they are.
 
     Attributes:
         mean: one for each channel, in units of full brightness.
@@ -27,9 +27,9 @@ class Normalise:
         if len(self.mean) != len(self.std) or not all(s > 0 for s in self.std):
             raise ValueError(f"expected a mean and a positive std for each channel, not {self.mean} and {self.std}")
 
-    def __call__(self, pictures: Tensor) -> Tensor:
-        """Return (B, 3, H, W) normalised floats with the memory layout of the (B, 3, H, W) uint8 pictures."""
-        mean = torch.tensor(self.mean, device=pictures.device)[:, None, None]
-        std = torch.tensor(self.std, device=pictures.device)[:, None, None]
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return (B, 3, H, W) normalised floats with the memory layout of the (B, 3, H, W) uint8 images."""
+        mean = torch.tensor(self.mean, device=images.device)[:, None, None]
+        std = torch.tensor(self.std, device=images.device)[:, None, None]
         # In place: a batch of floats is too large for the caches, so every copy of it costs as much as the arithmetic.
-        return pictures.float().sub_(255 * mean).div_(255 * std).to(self.dtype)
+        return images.float().sub_(255 * mean).div_(255 * std).to(self.dtype)

@@ -1,6 +1,6 @@
 """What a finite dataset makes of a conditional.
 
-A target that is drawn from the conditional is replaced by the nearest stored latents. With few pictures the nearest
+A target that is drawn from the conditional is replaced by the nearest stored latents. With few images the nearest
 ones are farther away than the conditional is wide, so positives spread more than asked for, and from one anchor only
 a few of them are ever reached. An encoder learns from the conditional that it sees, which is this one.
 """
@@ -40,7 +40,7 @@ class RealisedConditional:
 
     Attributes:
         conditional: text of the conditional.
-        pictures: number of pictures of the dataset.
+        images: number of images of the dataset.
         draws: number of pairs that this was estimated from.
         names: names of the factors.
         nominal_std: standard deviation of the targets' displacement, one a factor.
@@ -53,7 +53,7 @@ class RealisedConditional:
     """
 
     conditional: str
-    pictures: int
+    images: int
     draws: int
     names: tuple[str, ...]
     nominal_std: tuple[float, ...]
@@ -80,9 +80,9 @@ class RealisedConditional:
             return ""
         worst = int(np.argmax(self.widening))
         return (
-            f"{self.pictures:,} pictures are too few for {self.conditional}: in {self.names[worst]}, positives spread "
+            f"{self.images:,} images are too few for {self.conditional}: in {self.names[worst]}, positives spread "
             f"{self.widening[worst]:.1f} times as far as asked for (std {self.realised_std[worst]:.3f}, not "
-            f"{self.nominal_std[worst]:.3f}). More pictures or a wider conditional help, PairIndex(scale=...) for a "
+            f"{self.nominal_std[worst]:.3f}). More images or a wider conditional help, PairIndex(scale=...) for a "
             "conditional with different widths, and exact pairs: python -m render ROOT --pairs CONDITIONAL"
         )
 
@@ -96,7 +96,7 @@ class RealisedConditional:
         lines += [f"{'mean':{width}}  {means[0]:11.4f}  {means[1]:12.4f}  {means[2]:11.3f}"]
         lines += [
             "",
-            f"{self.conditional} matched in {self.pictures:,} pictures, from {self.draws:,} pairs",
+            f"{self.conditional} matched in {self.images:,} images, from {self.draws:,} pairs",
             f"nearest to the target is the anchor itself: {self.self_match:.1%} (excluded from the match)",
             f"different positives in {_DRAWS_FROM_ANCHOR} draws from one anchor: {self.distinct_partners:.1f}",
             f"distance from target to positive: {self.distance:.3f}",
@@ -120,7 +120,7 @@ class RealisedConditional:
         axes.bar(places + 0.2, self.realised_std, 0.4, label="realised", color="tab:orange")
         axes.set_xticks(places, self.names, rotation=45, ha="right")
         axes.set_ylabel("standard deviation of positive - anchor")
-        axes.set_title(f"{self.conditional}, {self.pictures:,} pictures", loc="left")
+        axes.set_title(f"{self.conditional}, {self.images:,} images", loc="left")
         figure.legend(loc="outside upper right", ncols=2)
         figure.savefig(path, dpi=150)
 
@@ -154,7 +154,7 @@ def realised_conditional(
     draws: int = 20_000,
     factors: Factors | None = None,
 ) -> RealisedConditional:
-    """Estimate what matching in a finite dataset makes of a conditional; needs no pictures.
+    """Estimate what matching in a finite dataset makes of a conditional; needs no images.
 
     Args:
         latents: (N, d) latents of the dataset.
@@ -194,7 +194,7 @@ def realised_conditional(
     _, partners, _ = matching.pairs(few.repeat_interleave(_DRAWS_FROM_ANCHOR))
     found = RealisedConditional(
         conditional=str(conditional),
-        pictures=len(stored),
+        images=len(stored),
         draws=draws,
         names=columns.names,
         nominal_std=_numbers(nominal.double().std(dim=0)),

@@ -52,7 +52,7 @@ def exact_positives(
 class RenderedPairs(PairStream):
     """The exact positive pairs of a dataset that was rendered with ``python -m render --pairs CONDITIONAL``.
 
-    Every stored picture has one positive, rendered from latents that were drawn from the conditional. Nothing is
+    Every stored image has one positive, rendered from latents that were drawn from the conditional. Nothing is
     matched, so the conditional is the one that was asked for. A batch's ``ids_pos`` are its ``ids``.
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
@@ -61,7 +61,7 @@ class RenderedPairs(PairStream):
         data: the dataset.
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
-        transform: what is made of (B, 3, H, W) uint8 pictures, a function of its input alone.
+        transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
 
     Raises:
         DatasetError: if the dataset has no exact positives.
@@ -90,5 +90,5 @@ class RenderedPairs(PairStream):
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
-        x, x_pos = self._pictures(ids), self._pictures(ids, positive=True)
+        x, x_pos = self._images(ids), self._images(ids, positive=True)
         return PairBatch(x, x_pos, self._latents(ids), self._latents_pos.index_select(0, ids), ids, ids.clone(), number)

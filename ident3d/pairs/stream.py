@@ -1,4 +1,4 @@
-"""What all streams of positive pairs share: order, workers, ranks, resuming, and pictures that stay on a device."""
+"""What all streams of positive pairs share: order, workers, ranks, resuming, and images that stay on a device."""
 
 import copy
 import itertools
@@ -20,13 +20,13 @@ from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.randomness import torch_generator
 
-__all__ = ["PairBatch", "PairData", "PairStream", "RenderedPairData", "ResidentPictures", "check_data", "check_workers"]
+__all__ = ["PairBatch", "PairData", "PairStream", "RenderedPairData", "ResidentImages", "check_data", "check_workers"]
 
 
 class PairData(Protocol):
     """A dataset that pairs can be drawn from; :class:`ident3d.ThreeDIdent` is one.
 
-    Where it has an attribute ``layout`` that is "decoded", its pictures are taken to cost no more than a copy.
+    Where it has an attribute ``layout`` that is "decoded", its images are taken to cost no more than a copy.
 
     Attributes:
         latents: (N, d) float32.
@@ -40,7 +40,7 @@ class PairData(Protocol):
         """Return N."""
 
     def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, H, W, 3) uint8 pictures of (B,) int64 rows, or of their exact positives."""
+        """Return the (B, H, W, 3) uint8 images of (B,) int64 rows, or of their exact positives."""
 
 
 class RenderedPairData(PairData, Protocol):
@@ -61,7 +61,7 @@ def check_data(data: Any) -> None:
 
     Raises:
         TypeError: if it is no dataset that pairs can be drawn from.
-        ValueError: if it is empty, or pictures, latents and factors differ in number.
+        ValueError: if it is empty, or images, latents and factors differ in number.
     """
     if isinstance(data, str | Path):
         raise TypeError(
@@ -74,12 +74,12 @@ def check_data(data: Any) -> None:
             f"{_kind(data)} lacks {', '.join(missing)}"
         )
     if not len(data):
-        raise ValueError("pairs are drawn from a dataset of one picture or more, and this one is empty")
+        raise ValueError("pairs are drawn from a dataset of one image or more, and this one is empty")
     latents = data.latents
     if not isinstance(latents, Tensor) or latents.shape != (len(data), len(data.factors)):
         found = f"one of shape {tuple(latents.shape)}" if isinstance(latents, Tensor) else _kind(latents)
         raise ValueError(
-            f"expected a tensor of latents of shape ({len(data)}, {len(data.factors)}), for {len(data)} pictures and "
+            f"expected a tensor of latents of shape ({len(data)}, {len(data.factors)}), for {len(data)} images and "
             f"the factors {', '.join(data.factors.names)}, not {found}"
         )
 
@@ -92,10 +92,10 @@ def _kind(value: Any) -> str:
 class PairBatch:
     """B positive pairs.
 
-    Pictures are (B, 3, H, W), laid out channels last in memory, as decoders write them and convolutions like them.
+    Images are (B, 3, H, W), laid out channels last in memory, as decoders write them and convolutions like them.
 
     Attributes:
-        x: uint8 pictures of the anchors, or what a transform makes of them.
+        x: uint8 images of the anchors, or what a transform makes of them.
         x_pos: likewise, of the positives.
         z: (B, d) float32 latents of the anchors.
         z_pos: (B, d) float32 latents of the positives.
@@ -132,25 +132,25 @@ class PairBatch:
         return type(self)(**tensors, number=self.number)
 
 
-_PICTURES_AT_ONCE = 1024
+_IMAGES_AT_ONCE = 1024
 
 
-class ResidentPictures:
-    """The pictures of a dataset, decoded once into one uint8 tensor on a device, and its latents.
+class ResidentImages:
+    """The images of a dataset, decoded once into one uint8 tensor on a device, and its latents.
 
     Args:
         data: the dataset.
-        device: where the pictures are to be.
+        device: where the images are to be.
         positive: whether its exact positives are wanted too.
 
     Attributes:
-        device: where the pictures are.
+        device: where the images are.
         latents: (N, d) float32, on the CPU: batches of latents are small, and drawn there.
         latents_pos: (N, d) float32, on the CPU, or None.
         factors: what the columns of the latents are.
 
     Raises:
-        ValueError: if the pictures do not fit in the free memory of a CUDA device.
+        ValueError: if the images do not fit in the free memory of a CUDA device.
     """
 
     layout = "decoded"
@@ -169,7 +169,7 @@ class ResidentPictures:
         return len(self.latents)
 
     def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, H, W, 3) uint8 pictures of (B,) rows, or of their exact positives, on the device."""
+        """Return the (B, H, W, 3) uint8 images of (B,) rows, or of their exact positives, on the device."""
         if positive and len(self._pixels) < 2:
             raise DatasetError(
                 "the exact positives are not on the device; make this stream of pairs with RenderedPairs"
@@ -179,9 +179,9 @@ class ResidentPictures:
 
 def _decoded(data: PairData, device: torch.device, shape: torch.Size, *, positive: bool) -> Tensor:
     pixels = torch.empty((len(data), *shape), dtype=torch.uint8, device=device)
-    starts = range(0, len(data), _PICTURES_AT_ONCE)
-    for start in _with_bar(starts, f"pictures to {device}"):
-        rows = torch.arange(start, min(start + _PICTURES_AT_ONCE, len(data)))
+    starts = range(0, len(data), _IMAGES_AT_ONCE)
+    for start in _with_bar(starts, f"images to {device}"):
+        rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)))
         pixels[rows[0] : rows[-1] + 1] = data.pixels(rows, positive=positive)
     return pixels
 
@@ -191,7 +191,7 @@ def _with_bar(starts: Iterable[int], label: str) -> Iterable[int]:
         return starts
     from tqdm import tqdm
 
-    return tqdm(starts, desc=label, unit_scale=_PICTURES_AT_ONCE)
+    return tqdm(starts, desc=label, unit_scale=_IMAGES_AT_ONCE)
 
 
 def _check_memory(needed: int, device: torch.device) -> None:
@@ -200,7 +200,7 @@ def _check_memory(needed: int, device: torch.device) -> None:
     free, _ = torch.cuda.mem_get_info(device)
     if needed > free:
         raise ValueError(
-            f"the pictures take {needed / 2**30:.1f} GiB and {device} has {free / 2**30:.1f} GiB free; "
+            f"the images take {needed / 2**30:.1f} GiB and {device} has {free / 2**30:.1f} GiB free; "
             "serve them with .loader(num_workers=...) instead"
         )
 
@@ -214,11 +214,11 @@ class PairStream(IterableDataset[PairBatch], ABC):
     them, and after any restart.
 
     Args:
-        data: where latents and pictures come from.
+        data: where latents and images come from.
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
-        transform: what is made of (B, 3, H, W) uint8 pictures, where they are: of anchors and positives separately. A
-            function of its input alone, or the stream depends on more than the seed. None leaves pictures as they are.
+        transform: what is made of (B, 3, H, W) uint8 images, where they are: of anchors and positives separately. A
+            function of its input alone, or the stream depends on more than the seed. None leaves images as they are.
 
     Attributes:
         device: where batches are made.
@@ -235,7 +235,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
         check_count(batch_size, "batch_size", 1)
         check_count(seed, "a seed", 0)
         if transform is not None and not callable(transform):
-            raise TypeError(f"a transform is a function of (B, 3, H, W) uint8 pictures, not {transform!r}")
+            raise TypeError(f"a transform is a function of (B, 3, H, W) uint8 images, not {transform!r}")
         self.data = data
         self.batch_size = int(batch_size)
         self.seed = int(seed)
@@ -279,17 +279,17 @@ class PairStream(IterableDataset[PairBatch], ABC):
         return self._with(_rank=rank, _ranks=world_size)
 
     def on_device(self, device: torch.device | str) -> Self:
-        """Return this stream with all pictures in the memory of ``device``, where batches are then made.
+        """Return this stream with all images in the memory of ``device``, where batches are then made.
 
-        Every picture is decoded once, now. Batches are those of this stream, number by number, and pixel by pixel
+        Every image is decoded once, now. Batches are those of this stream, number by number, and pixel by pixel
         but for the rounding of augmented views.
 
         Raises:
             TypeError: if it is no device.
-            ValueError: if there is no such device here, or the pictures do not fit in its free memory.
+            ValueError: if there is no such device here, or the images do not fit in its free memory.
         """
         target = usable_device(device)
-        resident = ResidentPictures(self.data, target, positive=self._uses_positives)
+        resident = ResidentImages(self.data, target, positive=self._uses_positives)
         return self._with(data=resident, device=target)
 
     def loader(
@@ -313,13 +313,13 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
         Raises:
             TypeError: if a count is no integer.
-            ValueError: if a count is too small, or pictures are on a GPU and workers are asked for: they would not
+            ValueError: if a count is too small, or images are on a GPU and workers are asked for: they would not
                 share it.
         """
         check_workers(num_workers, prefetch_factor)
         stream = self if start is None else self.from_step(start)
         if num_workers and self.device.type != "cpu":
-            raise ValueError(f"pictures on {self.device} are served without workers; use num_workers=0")
+            raise ValueError(f"images on {self.device} are served without workers; use num_workers=0")
         return DataLoader(
             stream,
             batch_size=None,
@@ -336,18 +336,18 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
     @abstractmethod
     def _draw(self, number: int) -> PairBatch:
-        """Return a batch before the transform: pictures where they are, the rest on the CPU."""
+        """Return a batch before the transform: images where they are, the rest on the CPU."""
 
     def _finished(self, drawn: PairBatch) -> PairBatch:
         """Return a batch after the transform, all on one device."""
         if self.transform is not None:
             drawn = replace(drawn, x=self.transform(drawn.x), x_pos=self.transform(drawn.x_pos))
             if not (isinstance(drawn.x, Tensor) and isinstance(drawn.x_pos, Tensor)):
-                raise TypeError(f"the transform makes {type(drawn.x).__name__} of pictures; expected a tensor")
+                raise TypeError(f"the transform makes {type(drawn.x).__name__} of images; expected a tensor")
         return drawn.to(drawn.x.device)
 
-    def _pictures(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, 3, H, W) uint8 pictures of (B,) rows, channels last in memory."""
+    def _images(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+        """Return the (B, 3, H, W) uint8 images of (B,) rows, channels last in memory."""
         return self.data.pixels(rows, positive=positive).permute(0, 3, 1, 2)
 
     def _latents(self, rows: Tensor) -> Tensor:

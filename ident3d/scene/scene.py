@@ -1,4 +1,4 @@
-"""One picture's scene, as concrete numbers: where everything is, and in which colour.
+"""One image's scene, as concrete numbers: where everything is, and in which colour.
 
 A :class:`Scene` is what a worker process is sent. It holds all that Blender needs beside the quality, the
 resolution and the sampling seed, and it is described without Blender, with the standard library alone. The law
@@ -25,13 +25,13 @@ Colour = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Camera:
-    """A perspective camera; the world's z axis is up in the picture.
+    """A perspective camera; the world's z axis is up in the image.
 
     Attributes:
         location: where it stands.
-        target: the point in the middle of the picture.
+        target: the point in the middle of the image.
         lens_mm: focal length in millimetres.
-        sensor_mm: width of the sensor in millimetres, for the longer side of the picture.
+        sensor_mm: width of the sensor in millimetres, for the longer side of the image.
         clip_start: distance from which on things are seen.
         clip_end: distance up to which things are seen.
     """
@@ -46,7 +46,7 @@ class Camera:
     def __post_init__(self) -> None:
         _check_vectors(self, "location", "target")
         if self.location[:2] == self.target[:2]:
-            raise ValueError("the camera looks along the z axis, so that no direction is up in the picture")
+            raise ValueError("the camera looks along the z axis, so that no direction is up in the image")
         _check_positive(self, "lens_mm", "sensor_mm", "clip_start", "clip_end")
 
 
@@ -127,7 +127,7 @@ class Light:
         cone: opening angle of a spot in radians; None for the other kinds.
         blend: softness of the cone's edge in [0, 1]; None for the other kinds.
         draws: how often the sampler takes this lamp's light, relative to the other lamps; without effect on what the
-            picture converges to. See :class:`render.blender.quality.LightChoice`.
+            image converges to. See :class:`render.blender.quality.LightChoice`.
     """
 
     name: str
@@ -153,14 +153,14 @@ class Light:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that one picture shows.
+    """Everything that one image shows.
 
     Attributes:
         camera: the camera.
         bodies: the meshes, with unique names.
         lights: the lamps, with unique names.
         gamut_checked: whether every colour must have its channels in [0, 1]; False for the ``published`` hue map,
-            whose pictures are made with colours outside it.
+            whose images are made with colours outside it.
     """
 
     camera: Camera

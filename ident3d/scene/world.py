@@ -315,7 +315,7 @@ class World:
     Attributes:
         factors: one for each column of the latents.
         hue_map: how a hue becomes a colour.
-        camera: the camera, the same in every picture.
+        camera: the camera, the same in every image.
         bodies: the meshes.
         lights: the lamps.
     """

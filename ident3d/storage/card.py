@@ -53,8 +53,8 @@ _FEATURES = """\
 _INTRODUCTION = """\
 # 3DIdent
 
-Pictures of a teapot over a coloured ground, each with the {width} latents that it was rendered from, to test whether an
-encoder finds the factors that made a picture. The latents are raw: every factor lies in [-1, 1] and maps linearly to
+Images of a teapot over a coloured ground, each with the {width} latents that it was rendered from, to test whether an
+encoder finds the factors that made an image. The latents are raw: every factor lies in [-1, 1] and maps linearly to
 its physical range below.{positives}
 
 {progress}
@@ -85,15 +85,15 @@ image, latents = ident3d.ThreeDIdent("path/to/this/folder", split="{split}")[0]
 
 _HUES = {
     "wrapped": """\
-Hues are wrapped into [0, 1) before they become colours, so that every hue angle has a colour of its own. The pictures
+Hues are wrapped into [0, 1) before they become colours, so that every hue angle has a colour of its own. The images
 that the authors of 3DIdent published use another map: do not mix the two.""",
     "published": """\
-Hues become colours by the map of the published pictures, which leaves the gamut for negative angles: in about half of
+Hues become colours by the map of the published images, which leaves the gamut for negative angles: in about half of
 the range of the object's hue its colour stays the same, so that this factor cannot be recovered there from the object.
 Use this map to extend the published dataset.""",
 }
 _UNKNOWN_HUES = """\
-It is not recorded how hue angles became colours. In the pictures that the authors of 3DIdent published, negative angles
+It is not recorded how hue angles became colours. In the images that the authors of 3DIdent published, negative angles
 leave the gamut: in about half of the range of the object's hue its colour stays the same, so that this factor cannot be
 recovered there from the object."""
 
@@ -117,7 +117,7 @@ def write_card(root: Path, manifest: Manifest, licence: str = "mit") -> None:
     Args:
         root: the dataset's folder, in the native layout.
         manifest: its manifest.
-        licence: the licence as Hugging Face spells it; "other" for pictures that come from elsewhere.
+        licence: the licence as Hugging Face spells it; "other" for images that come from elsewhere.
     """
     write_text(root / CARD_NAME, card(manifest, native_splits(root), licence))
 
@@ -166,9 +166,9 @@ def _progress(manifest: Manifest) -> str:
         there[record.split] += record.rows
     size = f"{manifest.resolution}x{manifest.resolution} pixels, RGB."
     if manifest.is_complete:
-        return f"Pictures: {', '.join(f'{count:,} {split}' for split, count in manifest.splits.items())}; {size}"
+        return f"Images: {', '.join(f'{count:,} {split}' for split, count in manifest.splits.items())}; {size}"
     counts = ", ".join(f"{there[split]:,} of {count:,} {split}" for split, count in manifest.splits.items())
-    return f"Pictures: {counts}; {size} The dataset is not complete; what is there can be used."
+    return f"Images: {counts}; {size} The dataset is not complete; what is there can be used."
 
 
 def _factors(factors: Factors) -> str:

@@ -37,7 +37,7 @@ from ident3d.storage.split import StoredSplit
 
 __all__ = [
     "ROWS_PER_SHARD",
-    "Picture",
+    "EncodedImage",
     "Source",
     "Target",
     "convert",
@@ -51,8 +51,8 @@ _AT_ONCE = 256
 _UNKNOWN = "a conditional that is not recorded"
 
 
-class Picture(NamedTuple):
-    """One picture, as it is stored and decoded.
+class EncodedImage(NamedTuple):
+    """One image, as it is stored and decoded.
 
     Attributes:
         encoded: the bytes of an image file.
@@ -86,7 +86,7 @@ class Source:
             planned = len(split.latents) if split.manifest is None else split.manifest.splits[split.split]
             if len(split.latents) != planned or not np.array_equal(split.ids, np.arange(planned)):
                 raise DatasetError(
-                    f"{split.root} holds {len(split.latents)} of the {planned} pictures of the split {split.split!r}, "
+                    f"{split.root} holds {len(split.latents)} of the {planned} images of the split {split.split!r}, "
                     "or not in order: finish rendering it first"
                 )
         if len({split.latents_pos is None for split in splits}) > 1:
@@ -103,41 +103,41 @@ class Source:
         """The number of rows of all splits."""
         return sum(len(split.latents) for split in self.splits.values())
 
-    def pictures(self, split: str, advance: Callable[[], object], *, positive: bool = False) -> Iterator[Picture]:
-        """Yield the pictures of a split in order, a few hundred in memory at a time.
+    def images(self, split: str, advance: Callable[[], object], *, positive: bool = False) -> Iterator[EncodedImage]:
+        """Yield the images of a split in order, a few hundred in memory at a time.
 
         Each is decoded, so that a damaged one is found here and not after the conversion.
 
         Args:
             split: name of the split.
-            advance: called after every picture.
+            advance: called after every image.
             positive: yield the exact positives instead.
 
         Raises:
-            DatasetError: if a picture is damaged, or not as large as the manifest says.
+            DatasetError: if an image is damaged, or not as large as the manifest says.
         """
         stored = self.splits[split]
         side = self.manifest.resolution
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for start in range(0, len(stored.latents), _AT_ONCE):
                 rows = range(start, min(start + _AT_ONCE, len(stored.latents)))
-                for row, picture in zip(rows, _read(stored, rows, pool, positive=positive), strict=True):
-                    height, width = picture.pixels.shape[:2]
+                for row, image in zip(rows, _read(stored, rows, pool, positive=positive), strict=True):
+                    height, width = image.pixels.shape[:2]
                     if not height == width == side:
                         raise DatasetError(
                             f"{stored.place(row)} is {width}x{height} pixels; the dataset's are {side}x{side}"
                         )
                     advance()
-                    yield picture
+                    yield image
 
 
-def _read(stored: StoredSplit, rows: range, pool: ThreadPoolExecutor, *, positive: bool) -> Iterator[Picture]:
-    """Read pictures; what takes long, decoding or encoding, is done by the threads of ``pool``."""
+def _read(stored: StoredSplit, rows: range, pool: ThreadPoolExecutor, *, positive: bool) -> Iterator[EncodedImage]:
+    """Read images; what takes long, decoding or encoding, is done by the threads of ``pool``."""
     if isinstance(stored, DecodedSplit):
         pixels = stored.batch(np.array(rows), positive=positive)
-        return map(Picture, pool.map(encode_png, pixels), pixels)
+        return map(EncodedImage, pool.map(encode_png, pixels), pixels)
     encoded = [stored.encoded(row, positive=positive) for row in rows]
-    return map(Picture, encoded, pool.map(decode, encoded, map(stored.place, rows)))
+    return map(EncodedImage, encoded, pool.map(decode, encoded, map(stored.place, rows)))
 
 
 def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
@@ -159,7 +159,7 @@ def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
 
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_ELSEWHERE = "other"  # the licence on a card, where pictures come from elsewhere
+_ELSEWHERE = "other"  # the licence on a card, where images come from elsewhere
 
 
 def write_native(source: Source, folder: Path, advance: Callable[[], object], rows_per_shard: int) -> None:
@@ -168,20 +168,20 @@ def write_native(source: Source, folder: Path, advance: Callable[[], object], ro
     Args:
         source: the dataset.
         folder: where it goes.
-        advance: called after every picture.
-        rows_per_shard: pictures in a shard.
+        advance: called after every image.
+        rows_per_shard: images in a shard.
     """
     made_by = {tuple(record.made_by.items()) for record in source.manifest.shards}
     manifest = replace(source.manifest, rows_per_shard=rows_per_shard, shards=())
     records = []
     for split, stored in source.splits.items():
-        pictures = source.pictures(split, advance)
-        positives = source.pictures(split, advance, positive=True) if source.has_positives else None
+        images = source.images(split, advance)
+        positives = source.images(split, advance, positive=True) if source.has_positives else None
         for name, rows in manifest.planned(split):
             part = slice(rows.start, rows.stop)
             shard = ShardRows(
                 index=stored.ids[part],
-                images=_encoded(pictures, len(rows)),
+                images=_encoded(images, len(rows)),
                 latents=stored.latents[part],
                 images_pos=None if positives is None else _encoded(positives, len(rows)),
                 latents_pos=None if stored.latents_pos is None else stored.latents_pos[part],
@@ -207,17 +207,17 @@ def write_published(source: Source, folder: Path, advance: Callable[[], object])
     Args:
         source: the dataset.
         folder: where it goes.
-        advance: called after every picture.
+        advance: called after every image.
     """
     for split, stored in source.splits.items():
-        images = folder / split / IMAGES_FOLDER
-        images.mkdir(parents=True)
+        files = folder / split / IMAGES_FOLDER
+        files.mkdir(parents=True)
         np.save(folder / split / RAW_LATENTS, stored.latents)
         np.save(folder / split / PHYSICAL_LATENTS, to_physical(stored.latents, stored.factors))
-        for row, picture in enumerate(source.pictures(split, advance)):
-            is_png = picture.encoded.startswith(_PNG)
-            path = images / image_name(row, len(stored.latents))
-            path.write_bytes(picture.encoded if is_png else encode_png(picture.pixels))
+        for row, image in enumerate(source.images(split, advance)):
+            is_png = image.encoded.startswith(_PNG)
+            path = files / image_name(row, len(stored.latents))
+            path.write_bytes(image.encoded if is_png else encode_png(image.pixels))
     replace(source.manifest, shards=(), pairs=None).write(folder)
 
 
@@ -227,39 +227,39 @@ def write_decoded(source: Source, folder: Path, advance: Callable[[], object]) -
     Args:
         source: the dataset.
         folder: where the arrays go.
-        advance: called after every picture.
+        advance: called after every image.
 
     Raises:
         OSError: if the disk is too small.
     """
-    # Before the pictures are read: what changes meanwhile makes the cache stale.
+    # Before the images are read: what changes meanwhile makes the cache stale.
     signatures = {split: source_signature(stored.root, split) or "" for split, stored in source.splits.items()}
     for split, stored in source.splits.items():
         np.save(array_path(folder, split, "ids"), stored.ids)
         np.save(array_path(folder, split, "latents"), stored.latents)
-        _write_pixels(array_path(folder, split, "pixels"), source, split, source.pictures(split, advance))
+        _write_pixels(array_path(folder, split, "pixels"), source, split, source.images(split, advance))
         if stored.latents_pos is not None:
-            positives = source.pictures(split, advance, positive=True)
+            positives = source.images(split, advance, positive=True)
             np.save(array_path(folder, split, "latents_pos"), stored.latents_pos)
             _write_pixels(array_path(folder, split, "pixels_pos"), source, split, positives)
     CacheRecord(source.manifest, signatures).write(folder)
 
 
-def _write_pixels(path: Path, source: Source, split: str, pictures: Iterator[Picture]) -> None:
-    """Write pictures as one array; bytes after bytes, since a full disk kills a process that writes to a map."""
+def _write_pixels(path: Path, source: Source, split: str, images: Iterator[EncodedImage]) -> None:
+    """Write images as one array; bytes after bytes, since a full disk kills a process that writes to a map."""
     side = source.manifest.resolution
     shape = (len(source.splits[split].latents), side, side, 3)
     with path.open("wb") as file:
         write_header: Callable[..., None] = np.lib.format.write_array_header_1_0
         write_header(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-        for picture in pictures:
-            file.write(picture.pixels.tobytes())
+        for image in images:
+            file.write(image.pixels.tobytes())
         file.flush()
         os.fsync(file.fileno())
 
 
-def _encoded(pictures: Iterator[Picture], count: int) -> list[bytes]:
-    return [picture.encoded for picture in islice(pictures, count)]
+def _encoded(images: Iterator[EncodedImage], count: int) -> list[bytes]:
+    return [image.encoded for image in islice(images, count)]
 
 
 def _is_published(source: Source) -> bool:
@@ -272,15 +272,15 @@ Target = Literal["native", "published", "decoded"]
 """The layouts that a dataset can be converted to."""
 
 ROWS_PER_SHARD = 1000
-"""Pictures in a shard of the native layout, where nothing else is asked for."""
+"""Images in a shard of the native layout, where nothing else is asked for."""
 
 _Writer = Callable[[Source, Path, Callable[[], object]], None]
 
-_READ_FROM: tuple[Target, ...] = ("native", "published", "decoded")  # encoded pictures first: they stay as they are
+_READ_FROM: tuple[Target, ...] = ("native", "published", "decoded")  # encoded images first: they stay as they are
 
 
 def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: int = ROWS_PER_SHARD) -> Path:
-    """Convert all splits of a dataset to another layout; every picture keeps its pixels.
+    """Convert all splits of a dataset to another layout; every image keeps its pixels.
 
     What is made appears under its name only when it is whole. A run that was interrupted leaves a hidden folder at
     most, which the next run replaces. Of several processes that convert to one place, one works and the others wait;
@@ -289,10 +289,10 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     Args:
         root: the dataset, in any layout, or "sample".
         out: the folder to make, new or empty. A decoded cache may also go into ``root`` itself: it then lies beside
-            the pictures that it was made from, and is made again if these have changed.
+            the images that it was made from, and is made again if these have changed.
         to: "native": Parquet shards; "published": raw_latents.npy and images/, which leaves exact positives behind;
             "decoded": uint8 memory maps.
-        rows_per_shard: pictures in a shard of the native layout.
+        rows_per_shard: images in a shard of the native layout.
 
     Returns:
         The folder to open, ``out``.
@@ -300,7 +300,7 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     Raises:
         FileNotFoundError: if ``root`` is not there.
         ValueError: if ``root`` has that layout already, or ``out`` holds something else.
-        DatasetError: if the dataset is incomplete, damaged, or holds pictures of different sizes.
+        DatasetError: if the dataset is incomplete, damaged, or holds images of different sizes.
         OSError: if ``out`` cannot be written to, or its disk is too small.
     """
     if to not in LAYOUTS:
@@ -333,10 +333,10 @@ def _write(source: Source, place: Path, to: Target, rows_per_shard: int) -> None
         "published": write_published,
         "decoded": write_decoded,
     }
-    pictures = source.rows * (2 if source.has_positives and to != "published" else 1)
+    images = source.rows * (2 if source.has_positives and to != "published" else 1)
     if to == "decoded":
-        _require_space(place.parent, pictures * 3 * source.manifest.resolution**2)
-    with tqdm(total=pictures, unit=" pictures", desc=f"converting to {to}", disable=None) as bar:
+        _require_space(place.parent, images * 3 * source.manifest.resolution**2)
+    with tqdm(total=images, unit=" images", desc=f"converting to {to}", disable=None) as bar:
         _make(place, lambda folder: writers[to](source, folder, bar.update))
 
 
@@ -374,7 +374,7 @@ def _open(folder: Path, to: Target) -> Source:
 def _place(folder: Path, target: Path, to: Target) -> Path:
     """Return the folder that is made; ValueError where something else lies there."""
     source, out = folder.resolve(), target.resolve()
-    beside = f"to put a decoded cache beside the pictures of {folder}, give it as OUT too, with --to decoded"
+    beside = f"to put a decoded cache beside the images of {folder}, give it as OUT too, with --to decoded"
     if out == source and to != "decoded":
         raise ValueError(f"OUT is the dataset itself, {folder}: give another folder ({beside})")
     if out != source and out.is_relative_to(source):
@@ -417,4 +417,4 @@ def _require_space(target: Path, needed: int) -> None:
     there = next(folder for folder in (target, *target.resolve().parents) if folder.exists())
     free = shutil.disk_usage(there).free
     if free < needed:
-        raise OSError(f"the decoded pictures take {needed:,} bytes, but {free:,} are free on the disk of {there}")
+        raise OSError(f"the decoded images take {needed:,} bytes, but {free:,} are free on the disk of {there}")

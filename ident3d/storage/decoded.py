@@ -1,4 +1,4 @@
-"""The decoded cache: pictures as one uint8 memory map a split, for training that decoding would slow down."""
+"""The decoded cache: images as one uint8 memory map a split, for training that decoding would slow down."""
 
 import hashlib
 import json
@@ -23,10 +23,10 @@ __all__ = ["CACHE_FOLDER", "CacheRecord", "DecodedSplit", "array_path", "decoded
 
 
 def source_signature(root: Path, split: str) -> str | None:
-    """Return a hash by which a change of a split's files is noticed without reading its pictures.
+    """Return a hash by which a change of a split's files is noticed without reading its images.
 
     It covers the name, size and footer of every shard, and a footer holds the place and size of every group of 32
-    pictures. Of the published layout it covers the latents, the number of pictures, and the first and the last of
+    images. Of the published layout it covers the latents, the number of images, and the first and the last of
     them. Copying or moving the files does not change it.
 
     Args:
@@ -159,7 +159,7 @@ class DecodedSplit(StoredSplit):
         self._identity = self._identify()
 
     def __getstate__(self) -> tuple[Path, str, str]:
-        return self.root, self.split, self._identity  # a memory map would be pickled as a copy of all pictures
+        return self.root, self.split, self._identity  # a memory map would be pickled as a copy of all images
 
     def __setstate__(self, state: tuple[Path, str, str]) -> None:
         root, split, identity = state
@@ -171,24 +171,24 @@ class DecodedSplit(StoredSplit):
             )
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the picture of a row as PNG."""
+        """Return the image of a row as PNG."""
         return encode_png(self.pixels(row, positive=positive))
 
     def place(self, row: int) -> str:
-        """Return where the picture of a row is, for messages."""
+        """Return where the image of a row is, for messages."""
         return f"{array_path(self.root / CACHE_FOLDER, self.split, 'pixels')}, row {row},"
 
     def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (H, W, 3) uint8 picture of a row, a view of the memory map."""
-        picture: npt.NDArray[np.uint8] = self._mapped(positive=positive)[row]
-        return picture
+        """Return the (H, W, 3) uint8 image of a row, a view of the memory map."""
+        image: npt.NDArray[np.uint8] = self._mapped(positive=positive)[row]
+        return image
 
     def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return (B, H, W, 3) uint8: a copy of the pictures of the given rows."""
+        """Return (B, H, W, 3) uint8: a copy of the images of the given rows."""
         return self._mapped(positive=positive)[rows]
 
     def _identify(self) -> str:
-        """Return a hash of what the cache says that it is, its latents, and the first and the last picture."""
+        """Return a hash of what the cache says that it is, its latents, and the first and the last image."""
         digest = hashlib.sha256(f"{self.fingerprint()} {self._pixels.shape}\n".encode())
         for array in (self.ids, self.latents, self._pixels[:1], self._pixels[-1:]):
             digest.update(array.tobytes())
@@ -198,7 +198,7 @@ class DecodedSplit(StoredSplit):
         where = f"{self.root / CACHE_FOLDER}, {self.split}"
         if not len(self.ids) == len(self.latents) == len(self._pixels):
             raise DatasetError(
-                f"{where}: {len(self._pixels)} pictures, {len(self.latents)} rows of latents and {len(self.ids)} ids; "
+                f"{where}: {len(self._pixels)} images, {len(self.latents)} rows of latents and {len(self.ids)} ids; "
                 "convert the dataset again"
             )
         known = self.manifest.splits.get(self.split)
@@ -219,7 +219,7 @@ class DecodedSplit(StoredSplit):
         path = array_path(self.root / CACHE_FOLDER, self.split, array)
         try:
             # Copy-on-write, because torch warns of read-only arrays; what is written stays in this process. Not for
-            # the pictures: a system may refuse a writable map that is larger than its memory.
+            # the images: a system may refuse a writable map that is larger than its memory.
             return np.asarray(np.load(path, mmap_mode="c" if writable else "r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"{path} cannot be read ({error}); convert the dataset again") from error

@@ -28,8 +28,8 @@ class SplitDescription:
         layout: the layout that it is read from.
         rows: number of rows that are there.
         planned: number of rows that it is to have; larger than ``rows`` while it is being rendered.
-        width: width of its first picture in pixels.
-        height: height of its first picture in pixels.
+        width: width of its first image in pixels.
+        height: height of its first image in pixels.
         has_positives: whether every row also holds an exact positive.
         fingerprint: SHA-256 of all that decides what it shows.
         low: smallest raw latent of each factor.
@@ -77,7 +77,7 @@ class Description:
         blocks = [
             f"{self.root}: {', '.join(self.layouts)} layout, {self.size / 1e6:,.1f} MB on disk",
             _table(
-                ("split", "pictures", "size", "exact positives", "fingerprint"),
+                ("split", "images", "size", "exact positives", "fingerprint"),
                 [_split_row(split) for split in self.splits],
             ),
             _table(
@@ -105,7 +105,7 @@ class Description:
 
 
 def describe(root: str | Path) -> Description:
-    """Describe the dataset in a folder; of its pictures only the first of each split is decoded.
+    """Describe the dataset in a folder; of its images only the first of each split is decoded.
 
     Args:
         root: the folder, in any layout, or "sample".

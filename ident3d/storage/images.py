@@ -1,4 +1,4 @@
-"""Single pictures: decoding files, and encoding PNG that is quick to decode."""
+"""Single images: decoding files, and encoding PNG that is quick to decode."""
 
 import io
 import struct
@@ -31,21 +31,21 @@ _SUB = 1
 """The PNG filter that stores every pixel as its difference to the one on its left."""
 
 _COMPRESSION = 6
-"""zlib's level: 9 makes pictures of 224x224 smaller by 6%, and takes ten times as long."""
+"""zlib's level: 9 makes images of 224x224 smaller by 6%, and takes ten times as long."""
 
 _LARGEST = 2**26
-"""Bytes of pixels up to which a picture is taken for one of ours; what claims to be larger is left to Pillow."""
+"""Bytes of pixels up to which an image is taken for one of ours; what claims to be larger is left to Pillow."""
 
 
 def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
-    """Decode a picture to (H, W, 3) uint8; it may be read-only.
+    """Decode an image to (H, W, 3) uint8; it may be read-only.
 
     Args:
         encoded: the bytes of an image file.
         what: where they come from, for the message.
 
     Raises:
-        DatasetError: if the bytes are no picture, or a truncated one.
+        DatasetError: if the bytes are no image, or a truncated one.
     """
     pixels = _decode_own(encoded)
     if pixels is not None:
@@ -78,7 +78,7 @@ def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Encode (H, W, 3) uint8 as PNG; the same pixels give the same bytes with the same zlib.
 
     All rows get the filter Sub. Encoders choose one for each row, and nearly always end up with Paeth, which takes
-    decoders longer to undo than to inflate. With Sub, files of rendered pictures are about as large (64x64: 6% larger
+    decoders longer to undo than to inflate. With Sub, files of rendered images are about as large (64x64: 6% larger
     than Pillow's; 224x224: 10% smaller), and :func:`decode` takes a third of the time. Pillow cannot be asked for one
     filter.
     """
@@ -93,12 +93,12 @@ def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
 
 
-def stack(pictures: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[np.uint8]:
-    """Stack one or more pictures of one size to (B, H, W, 3); DatasetError naming ``what`` when their sizes differ."""
-    found = list(pictures)
-    sizes = {picture.shape for picture in found}
+def stack(images: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[np.uint8]:
+    """Stack one or more images of one size to (B, H, W, 3); DatasetError naming ``what`` when their sizes differ."""
+    found = list(images)
+    sizes = {image.shape for image in found}
     if len(sizes) > 1:
-        raise DatasetError(f"{what}: pictures of different sizes, {sorted(sizes)}, do not make a batch")
+        raise DatasetError(f"{what}: images of different sizes, {sorted(sizes)}, do not make a batch")
     return np.stack(found)
 
 
@@ -126,4 +126,4 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _unreadable(what: str, error: Exception) -> DatasetError:
-    return DatasetError(f"{what} is no readable picture ({error}); fetch or render it again")
+    return DatasetError(f"{what} is no readable image ({error}); fetch or render it again")

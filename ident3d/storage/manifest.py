@@ -29,8 +29,8 @@ class ShardRecord:
     Attributes:
         name: file name under ``data/``.
         split: the split that it belongs to.
-        start: index within the split of its first picture.
-        rows: number of pictures.
+        start: index within the split of its first image.
+        rows: number of images.
         sha256: hexadecimal checksum of the file.
         made_by: what rendered it: Blender version, device, denoiser; empty where it was not rendered here.
     """
@@ -45,18 +45,18 @@ class ShardRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a dataset is. Everything but ``shards`` is settled before the first picture is rendered.
+    """What a dataset is. Everything but ``shards`` is settled before the first image is rendered.
 
     Attributes:
-        splits: planned number of pictures of each split.
-        rows_per_shard: pictures in a shard; the last of a split may hold fewer.
-        resolution: pictures are resolution x resolution pixels.
+        splits: planned number of images of each split.
+        rows_per_shard: images in a shard; the last of a split may hold fewer.
+        resolution: images are resolution x resolution pixels.
         factors: what the columns of the latents are.
         seed: seed of the latents and of the renderer's sampling; None where it is not known.
         latents: "uniform" for latents that follow from the seed, else the SHA-256 of the given array, by split where
             the splits have an array each.
         pairs: text of the conditional that exact positive pairs were drawn from; None where there are none.
-        render: how pictures are made, as plain data: hue map, quality, Blender series, the world that was
+        render: how images are made, as plain data: hue map, quality, Blender series, the world that was
             rendered. Empty where it is not known.
         shards: the shards that are finished.
         schema_version: version of this layout.
@@ -90,7 +90,7 @@ class Manifest:
         wrong = [f"{name} is {getattr(self, name)!r}" for name, sound in is_sound.items() if not sound]
         if wrong:
             raise ValueError(
-                f"{', '.join(wrong)}: expected counts of pictures by split, a positive number of rows a shard and of "
+                f"{', '.join(wrong)}: expected counts of images by split, a positive number of rows a shard and of "
                 "pixels, a seed or none, a source of latents for every split, a conditional or none, and settings"
             )
 
@@ -113,7 +113,7 @@ class Manifest:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides what the pictures show: two runs may share a folder when it is equal."""
+        """Everything that decides what the images show: two runs may share a folder when it is equal."""
         data = self.to_json()
         del data["shards"]
         return data

@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 ROWS_PER_GROUP = 32
-"""At 64x64, reading one picture out of a group of 32 took 19 us, out of a group of 1,000 167 us."""
+"""At 64x64, reading one image out of a group of 32 took 19 us, out of a group of 1,000 167 us."""
 
 _SETTINGS = "ident3d-settings"
 _FOOTER_LENGTH_BYTES = 8  # a Parquet file ends with its footer, the footer's length, and four magic bytes
-_PICTURE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
+_IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class ShardRows:
     """The rows of a shard.
 
     Attributes:
-        index: (n,) int64, index of each picture within its split.
-        images: n encoded pictures.
+        index: (n,) int64, index of each image within its split.
+        images: n encoded images.
         latents: (n, d) float32.
-        images_pos: n encoded pictures of the exact positives, or None.
+        images_pos: n encoded images of the exact positives, or None.
         latents_pos: (n, d) float32, or None.
-        settings: fingerprint of what the pictures were made with; empty where it is not known.
+        settings: fingerprint of what the images were made with; empty where it is not known.
     """
 
     index: npt.NDArray[np.int64]
@@ -68,19 +68,19 @@ def schema(width: int, *, pairs: bool, settings: str = "") -> pa.Schema:
     Args:
         width: number of factors.
         pairs: whether every row also holds an exact positive.
-        settings: fingerprint of what the pictures were made with; empty where it is not known.
+        settings: fingerprint of what the images were made with; empty where it is not known.
     """
     latents = pa.list_(pa.float32(), width)
     image_feature = {"_type": "Image"}
     latents_feature = {"feature": {"dtype": "float32", "_type": "Value"}, "length": width, "_type": "List"}
-    fields = [("index", pa.int64()), ("image", _PICTURE), ("latents", latents)]
+    fields = [("index", pa.int64()), ("image", _IMAGE), ("latents", latents)]
     features: dict[str, Any] = {
         "index": {"dtype": "int64", "_type": "Value"},
         "image": image_feature,
         "latents": latents_feature,
     }
     if pairs:
-        fields += [("image_pos", _PICTURE), ("latents_pos", latents)]
+        fields += [("image_pos", _IMAGE), ("latents_pos", latents)]
         features |= {"image_pos": image_feature, "latents_pos": latents_feature}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     return pa.schema(fields, metadata=metadata | ({_SETTINGS: settings} if settings else {}))
@@ -91,22 +91,22 @@ def write_shard(path: Path, rows: ShardRows) -> None:
     width = rows.latents.shape[1]
     columns: list[pa.Array] = [
         pa.array(rows.index, pa.int64()),
-        _pictures(rows.images),
+        _images(rows.images),
         _vectors(rows.latents),
     ]
     pairs = rows.images_pos is not None and rows.latents_pos is not None
     if rows.images_pos is not None and rows.latents_pos is not None:
-        columns += [_pictures(rows.images_pos), _vectors(rows.latents_pos)]
+        columns += [_images(rows.images_pos), _vectors(rows.latents_pos)]
     table = pa.Table.from_arrays(columns, schema=schema(width, pairs=pairs, settings=rows.settings))
     with atomic_file(path) as file:
-        # Pictures are compressed already, and every value occurs once.
+        # Images are compressed already, and every value occurs once.
         pq.write_table(table, file, row_group_size=ROWS_PER_GROUP, compression="none", use_dictionary=False)
 
 
 def footer(file: IO[bytes] | pa.NativeFile) -> bytes:
     """Return the size of an open Parquet file and its footer, which holds the place and size of every row group.
 
-    A change of the pictures changes it, but for pictures that take as many bytes as those before them.
+    A change of the images changes it, but for images that take as many bytes as those before them.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - _FOOTER_LENGTH_BYTES, 0))
@@ -116,7 +116,7 @@ def footer(file: IO[bytes] | pa.NativeFile) -> bytes:
 
 
 class ShardReader:
-    """Reads a shard: its latents at once, its pictures one by one.
+    """Reads a shard: its latents at once, its images one by one.
 
     Args:
         path: the Parquet file.
@@ -124,7 +124,7 @@ class ShardReader:
     Attributes:
         rows: number of rows.
         has_pairs: whether every row also holds an exact positive.
-        settings: fingerprint of what the pictures were made with; empty where it is not known.
+        settings: fingerprint of what the images were made with; empty where it is not known.
         signature: a hash of the file's size and footer, by which it is known again.
 
     Raises:
@@ -153,7 +153,7 @@ class ShardReader:
         self._group_ends = np.cumsum(groups)
 
     def index(self) -> npt.NDArray[np.int64]:
-        """Return (rows,) int64: the index of each picture within its split."""
+        """Return (rows,) int64: the index of each image within its split."""
         column: npt.NDArray[np.int64] = self._read("index").to_numpy()
         return column
 
@@ -165,8 +165,8 @@ class ShardReader:
             raise DatasetError(f"{self.path}: the latents of its {self.rows} rows differ in length")
         return values.reshape(self.rows, -1).astype(np.float32, copy=False)
 
-    def picture(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the encoded picture of a row, or of its exact positive."""
+    def image(self, row: int, *, positive: bool = False) -> bytes:
+        """Return the encoded image of a row, or of its exact positive."""
         group = int(np.searchsorted(self._group_ends, row, side="right"))
         first = 0 if group == 0 else int(self._group_ends[group - 1])
         name = "image_pos" if positive else "image"
@@ -174,10 +174,10 @@ class ShardReader:
             table = self._file.read_row_group(group, columns=[f"{name}.bytes"], use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise DatasetError(f"{self.path}, row {row}: {error}; fetch or render it again") from error
-        picture: bytes | None = table[name].chunk(0).field(0)[row - first].as_py()
-        if picture is None:
-            raise DatasetError(f"{self.path}, row {row} holds no picture")
-        return picture
+        image: bytes | None = table[name].chunk(0).field(0)[row - first].as_py()
+        if image is None:
+            raise DatasetError(f"{self.path}, row {row} holds no image")
+        return image
 
     def _read(self, column: str) -> pa.ChunkedArray:
         try:
@@ -186,9 +186,9 @@ class ShardReader:
             raise DatasetError(f"{self.path}: column {column} cannot be read ({error})") from error
 
 
-def _pictures(encoded: Sequence[bytes]) -> pa.Array:
+def _images(encoded: Sequence[bytes]) -> pa.Array:
     paths = pa.nulls(len(encoded), pa.string())
-    return pa.StructArray.from_arrays([pa.array(encoded, pa.binary()), paths], fields=list(_PICTURE))
+    return pa.StructArray.from_arrays([pa.array(encoded, pa.binary()), paths], fields=list(_IMAGE))
 
 
 def _vectors(latents: npt.NDArray[np.float32]) -> pa.Array:
@@ -253,14 +253,14 @@ class NativeSplit(StoredSplit):
         return self.__dict__ | {"_readers": {}}  # open files stay in their process, and are opened again where they go
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the encoded picture of a row, as it is stored."""
+        """Return the encoded image of a row, as it is stored."""
         if positive and self.latents_pos is None:
             raise self._positives_missing()
         shard, first = self._shard_of(row)
-        return self._reader(shard).picture(row - first, positive=positive)
+        return self._reader(shard).image(row - first, positive=positive)
 
     def place(self, row: int) -> str:
-        """Return where the picture of a row is, for messages."""
+        """Return where the image of a row is, for messages."""
         shard, first = self._shard_of(row)
         return f"{self._paths[shard]}, row {row - first},"
 

@@ -32,7 +32,7 @@ _SUFFIX = ".png"
 
 
 def image_name(index: int, count: int) -> str:
-    """Return the file name of a picture: the index, padded to ceil(log10(count)) digits."""
+    """Return the file name of an image: the index, padded to ceil(log10(count)) digits."""
     return f"{index:0{len(str(max(count - 1, 0)))}d}{_SUFFIX}"
 
 
@@ -54,7 +54,7 @@ def _is_split(folder: Path) -> bool:
 class PublishedSplit(StoredSplit):
     """One split in the published layout.
 
-    A manifest beside the splits says how the pictures were made. The published archives have none: theirs are the
+    A manifest beside the splits says how the images were made. The published archives have none: theirs are the
     ten factors of 3DIdent, rendered with the hue map "published".
 
     Args:
@@ -62,7 +62,7 @@ class PublishedSplit(StoredSplit):
         split: name of the split.
 
     Raises:
-        DatasetError: if pictures, latents and manifest differ in number, or the latents are damaged.
+        DatasetError: if images, latents and manifest differ in number, or the latents are damaged.
     """
 
     layout = "published"
@@ -90,7 +90,7 @@ class PublishedSplit(StoredSplit):
             )
 
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the encoded picture of a row, as it is stored."""
+        """Return the encoded image of a row, as it is stored."""
         if positive:
             raise self._positives_missing()
         self._check_unchanged()
@@ -105,7 +105,7 @@ class PublishedSplit(StoredSplit):
         return self.__dict__ | {"_is_from_elsewhere": True}
 
     def place(self, row: int) -> str:
-        """Return where the picture of a row is, for messages."""
+        """Return where the image of a row is, for messages."""
         return f"{self._images}{os.sep}{row:0{self._digits}d}{_SUFFIX}"
 
     def _check_unchanged(self) -> None:
@@ -125,17 +125,17 @@ class PublishedSplit(StoredSplit):
     def _check_images(self) -> int:
         """Return the number of digits that names are padded to; DatasetError unless they are those of rows 0 to N - 1.
 
-        Names are matched to rows by their number, never by the order of a listing. Hidden files are no pictures.
+        Names are matched to rows by their number, never by the order of a listing. Hidden files are no images.
         """
         stems = {file.stem for file in self._images.iterdir() if file.suffix == _SUFFIX and file.name[0] != "."}
         count = len(self.latents)
         if len(stems) != count:
-            raise DatasetError(f"{len(stems)} pictures in {self._images} but {count} rows of latents")
+            raise DatasetError(f"{len(stems)} images in {self._images} but {count} rows of latents")
         digits = min(map(len, stems))  # row 0 has the fewest that its name can have, whether padded or not
         missing = next((row for row in range(count) if f"{row:0{digits}d}" not in stems), None)
         if missing is not None:
             raise DatasetError(
-                f"{self._images / image_name(missing, count)} is missing, though there are {count} pictures; they are "
+                f"{self._images / image_name(missing, count)} is missing, though there are {count} images; they are "
                 "named by their row, all with the same number of digits"
             )
         return digits

@@ -19,7 +19,7 @@ __all__ = ["StoredSplit", "checked_latents"]
 
 
 class StoredSplit(ABC):
-    """One split of a dataset on disk. Opening it reads latents only; pictures are read one by one.
+    """One split of a dataset on disk. Opening it reads latents only; images are read one by one.
 
     Attributes:
         layout: "native", "published" or "decoded".
@@ -43,18 +43,18 @@ class StoredSplit(ABC):
 
     @abstractmethod
     def encoded(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the encoded picture of a row, PNG where this layout has to encode it."""
+        """Return the encoded image of a row, PNG where this layout has to encode it."""
 
     @abstractmethod
     def place(self, row: int) -> str:
-        """Return where the picture of a row is, for messages."""
+        """Return where the image of a row is, for messages."""
 
     def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (H, W, 3) uint8 picture of a row; it may be read-only."""
+        """Return the (H, W, 3) uint8 image of a row; it may be read-only."""
         return decode(self.encoded(row, positive=positive), self.place(row))
 
     def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return (B, H, W, 3) uint8: a copy of the pictures of the given rows, of which there is at least one."""
+        """Return (B, H, W, 3) uint8: a copy of the images of the given rows, of which there is at least one."""
         return stack((self.pixels(int(row), positive=positive) for row in rows), f"{self.root}, {self.split}")
 
     def provenance(self) -> Manifest:
@@ -76,7 +76,7 @@ class StoredSplit(ABC):
         return self.provenance().fingerprint(self.split)
 
     def _render(self) -> Mapping[str, Any]:
-        """Return what a layout by itself tells about how its pictures were made."""
+        """Return what a layout by itself tells about how its images were made."""
         return {}
 
     def _positives_missing(self) -> DatasetError:

@@ -21,7 +21,7 @@ from ident3d.storage.layouts import LAYOUTS, resolve_root
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER, ShardReader
 
-__all__ = ["latents_faults", "names_faults", "pictures_faults", "shard_faults", "verify"]
+__all__ = ["images_faults", "latents_faults", "names_faults", "shard_faults", "verify"]
 
 _ROWS_AT_ONCE = 512
 _NAMES_SHOWN = 3
@@ -106,19 +106,19 @@ def latents_faults(
         )
 
 
-def pictures_faults(
+def images_faults(
     where: str,
     ids: npt.NDArray[np.int64],
     encoded: Callable[[int], bytes],
     sizes: Collection[int],
     tick: Callable[[int], object],
 ) -> Iterator[str]:
-    """Yield pictures that do not decode, are not square, or have an unexpected size; a line for each kind of fault.
+    """Yield images that do not decode, are not square, or have an unexpected size; a line for each kind of fault.
 
     Args:
         where: what holds them, for the message.
         ids: (n,) int64, the ids of the rows.
-        encoded: returns the file of the picture of a row, 0 to n - 1.
+        encoded: returns the file of the image of a row, 0 to n - 1.
         sizes: the sizes in pixels that are expected; any one size where empty.
         tick: called with the number of rows that were checked since the last call.
     """
@@ -136,18 +136,18 @@ def pictures_faults(
                     shapes.setdefault(found, row)
             tick(len(rows))
     if unreadable:
-        yield f"{unreadable[0]}{f' ({len(unreadable)} such pictures)' if len(unreadable) > 1 else ''}"
+        yield f"{unreadable[0]}{f' ({len(unreadable)} such images)' if len(unreadable) > 1 else ''}"
     expected: set[tuple[int, ...]] = {(size, size, 3) for size in sizes}
     if not sizes:
         expected = {shape for shape in list(shapes)[:1] if shape[0] == shape[1]}
     for shape, row in shapes.items():
         if shape not in expected:
             sought = " or ".join(f"{size}x{size}" for size in sorted(sizes)) or "all square, and of one size"
-            yield f"{where}, id {ids[row]}: a picture of {shape[1]}x{shape[0]} pixels; expected {sought}"
+            yield f"{where}, id {ids[row]}: an image of {shape[1]}x{shape[0]} pixels; expected {sought}"
 
 
 def _read(encoded: Callable[[int], bytes], row: int) -> bytes | str:
-    """Return the file of a picture, or why it cannot be read."""
+    """Return the file of an image, or why it cannot be read."""
     try:
         return encoded(row)
     except DatasetError as error:
@@ -155,7 +155,7 @@ def _read(encoded: Callable[[int], bytes], row: int) -> bytes | str:
 
 
 def _shape(file: bytes | str, name: str) -> tuple[int, ...] | str:
-    """Return the shape of a picture, or why it has none."""
+    """Return the shape of an image, or why it has none."""
     if isinstance(file, str):
         return file
     try:
@@ -200,12 +200,12 @@ def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> 
 
     Of a folder that ``python -m render`` made: every planned shard is there and listed once, with the checksum and
     the ids of the manifest, and nothing else is; latents and exact positives are those that follow from the seed. Of
-    every dataset: each picture decodes and has the right size, latents are finite and in [-1, 1], and no row of
+    every dataset: each image decodes and has the right size, latents are finite and in [-1, 1], and no row of
     latents is in two splits.
 
     Args:
         root: the dataset's folder, or "sample".
-        tick: called with the number of rows whose pictures were checked since the last call.
+        tick: called with the number of rows whose images were checked since the last call.
 
     Returns:
         One line for each thing that is wrong; none for a sound dataset.
@@ -218,7 +218,7 @@ def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> 
     splits = {layout: find(folder) for layout, (find, _) in LAYOUTS.items()}
     has_manifest = (folder / MANIFEST_NAME).exists()
     if not has_manifest and not any(splits.values()):
-        raise DatasetError(f"{folder} holds no dataset: no {MANIFEST_NAME}, and no pictures in any layout")
+        raise DatasetError(f"{folder} holds no dataset: no {MANIFEST_NAME}, and no images in any layout")
     verification = _Verification(folder, tick)
     manifest = verification.manifest() if has_manifest else None
     if manifest is not None and (splits["native"] or not any(splits.values())):
@@ -264,9 +264,9 @@ class _Verification:
         reader = ShardReader(path)
         self.faults += list(shard_faults(reader, manifest, record, rows))
         self.latents.setdefault(record.split, []).append(reader.latents())
-        self.pictures(str(path), reader.index(), reader.picture, (manifest.resolution,), pairs=reader.has_pairs)
+        self.images(str(path), reader.index(), reader.image, (manifest.resolution,), pairs=reader.has_pairs)
 
-    def pictures(
+    def images(
         self,
         where: str,
         ids: npt.NDArray[np.int64],
@@ -275,10 +275,10 @@ class _Verification:
         *,
         pairs: bool,
     ) -> None:
-        self.faults += pictures_faults(where, ids, encoded, sizes, self.tick)
+        self.faults += images_faults(where, ids, encoded, sizes, self.tick)
         if pairs:
             positives = partial(encoded, positive=True)
-            self.faults += pictures_faults(f"{where}, exact positives", ids, positives, sizes, lambda _: None)
+            self.faults += images_faults(f"{where}, exact positives", ids, positives, sizes, lambda _: None)
 
     def given(self, manifest: Manifest) -> None:
         """Check the checksum of latents that were given, once all of them are there."""
@@ -303,7 +303,7 @@ class _Verification:
         sizes = () if stored.manifest is None else (stored.manifest.resolution,)
         self.latents.setdefault(split, []).append(stored.latents)
         pairs = stored.latents_pos is not None
-        self.pictures(where, stored.ids, stored.encoded, sizes, pairs=pairs)
+        self.images(where, stored.ids, stored.encoded, sizes, pairs=pairs)
 
     def overlaps(self) -> None:
         """Check that no row of latents is in two splits."""

@@ -43,7 +43,7 @@ class Metadata:
         authors: their names.
         method: the method in a sentence or two: the loss, the space, what is new.
         encoder: the architecture.
-        training_data: the pictures that the encoder was trained on.
+        training_data: the images that the encoder was trained on.
         conditional: the distribution of positive pairs, as ``str`` of a conditional writes it, or in words.
         fingerprint: fingerprint of the split whose embeddings these are: ``ThreeDIdent(...).fingerprint``.
         split: the split that was embedded.

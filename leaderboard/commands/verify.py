@@ -1,4 +1,4 @@
-"""``python -m leaderboard verify``: run an entry's encoder on pictures, sealed ones included."""
+"""``python -m leaderboard verify``: run an entry's encoder on images, sealed ones included."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Verify:
     entry: tyro.conf.Positional[str]
     """The entry's file: its path, or its path within the board's folder."""
     encoder: Path
-    """The encoder: one ONNX file that maps float32 pictures (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
+    """The encoder: one ONNX file that maps float32 images (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
     in safetensors say, are not taken, and code is never run."""
     data: str
     """The dataset of the track: its folder, in any layout; "sample" is the one inside the package."""
@@ -76,6 +76,6 @@ class Verify:
         elif mark is not None:
             sys.stdout.write(
                 f"verified: R2 {mark.r2:.4f} on the track's split, {mark.sealed_r2:.4f} on "
-                f"{mark.sealed_rows} sealed pictures; next: python -m leaderboard build\n"
+                f"{mark.sealed_rows} sealed images; next: python -m leaderboard build\n"
             )
         return EXIT_OK

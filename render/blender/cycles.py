@@ -29,18 +29,18 @@ OLDEST = (4, 5, 0)
 
 
 class Blender:
-    """Blender as a function from a scene and a seed to a picture.
+    """Blender as a function from a scene and a seed to an image.
 
     The first scene is built; as long as the next ones differ in numbers alone, as those of one world do, things are
-    only moved and coloured. A picture depends on the scene, the seed and the settings, not on the pictures before it,
+    only moved and coloured. An image depends on the scene, the seed and the settings, not on the images before it,
     and, on the CPU, not on the number of threads.
 
     Attributes:
         about: the versions and the device.
 
     Args:
-        settings: what is the same for all pictures.
-        folder: an empty folder for the picture that is being rendered.
+        settings: what is the same for all images.
+        folder: an empty folder for the image that is being rendered.
 
     Raises:
         BlenderMissingError: if this Blender is older than 4.5.
@@ -51,18 +51,18 @@ class Blender:
         if bpy.app.version < OLDEST:
             raise BlenderMissingError(f"Blender {bpy.app.version_string} is too old: 4.5 and 5.2 are known to work")
         self._settings = settings
-        self._path = folder / "picture.png"
+        self._path = folder / "image.png"
         self.about = self._begin()
 
     def render(self, scene: Scene, seed: int) -> bytes:
-        """Render one picture.
+        """Render one image.
 
         Args:
             scene: what it shows.
             seed: seed of the sampling noise, 0 or larger and below 2**31.
 
         Returns:
-            The picture as Blender writes it: PNG, 8 bits a channel, RGB, sRGB; without notes such as the time.
+            The image as Blender writes it: PNG, 8 bits a channel, RGB, sRGB; without notes such as the time.
 
         Raises:
             ValueError: if the seed is out of range.
@@ -75,11 +75,11 @@ class Blender:
             self._build(scene)
         self._place(scene)
         self._scene.cycles.seed = seed
-        # Without this, Blender keeps the first picture's seed as long as its data persist from picture to picture.
+        # Without this, Blender keeps the first image's seed as long as its data persist from image to image.
         self._scene.update_tag()
         bpy.ops.render.render(write_still=True)
         written = self._path.read_bytes()
-        self._path.unlink()  # so that no later picture is taken for this one
+        self._path.unlink()  # so that no later image is taken for this one
         return pixels_only(written)
 
     def _begin(self) -> About:

@@ -6,7 +6,7 @@ __all__ = ["BlenderMissingError", "DeviceMissingError", "RenderError", "WorkerDi
 
 
 class RenderError(Ident3DError):
-    """A picture could not be rendered."""
+    """An image could not be rendered."""
 
 
 class BlenderMissingError(RenderError):

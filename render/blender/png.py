@@ -1,4 +1,4 @@
-"""PNG files without what changes from run to run: Blender writes the date and the render time into every picture."""
+"""PNG files without what changes from run to run: Blender writes the date and the render time into every image."""
 
 import struct
 import zlib
@@ -24,13 +24,13 @@ def pixels_only(png: bytes) -> bytes:
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
     if not png.startswith(_SIGNATURE):
-        raise RenderError(f"a worker's picture is no PNG: its {len(png)} bytes begin with {png[:8]!r}")
+        raise RenderError(f"a worker's image is no PNG: its {len(png)} bytes begin with {png[:8]!r}")
     position, kind = len(_SIGNATURE), b""
     while kind != b"IEND":
         length = int.from_bytes(png[position : position + 4], "big")
         chunk = png[position : position + _FRAME_BYTES + length]
         kind = chunk[4:8]
         if len(chunk) < _FRAME_BYTES + length or struct.unpack(">I", chunk[-4:])[0] != zlib.crc32(chunk[4:-4]):
-            raise RenderError(f"a worker's picture is damaged at byte {position} of {len(png)}")
+            raise RenderError(f"a worker's image is damaged at byte {position} of {len(png)}")
         yield kind, chunk
         position += len(chunk)

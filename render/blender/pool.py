@@ -1,4 +1,4 @@
-"""A pool of worker processes that turns jobs into pictures."""
+"""A pool of worker processes that turns jobs into images."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ from render.blender.quality import About, Settings
 __all__ = ["Job", "Keeper", "Patience", "Pool"]
 
 _LOG = logging.getLogger("ident3d.render")
-_WARM_AFTER = 10  # pictures after which a worker holds all that it needs
+_WARM_AFTER = 10  # images after which a worker holds all that it needs
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class Patience:
     """How much is put up with from workers.
 
     Attributes:
-        tries: workers that one picture may end before it is given up.
-        pictures: pictures after which a worker is replaced by a fresh one.
-        growth_bytes: growth of a worker's memory, from its tenth picture on, after which it is replaced.
-        silence_s: seconds without an answer, after which a worker counts as hung and is ended. The slowest pictures
+        tries: workers that one image may end before it is given up.
+        images: images after which a worker is replaced by a fresh one.
+        growth_bytes: growth of a worker's memory, from its tenth image on, after which it is replaced.
+        silence_s: seconds without an answer, after which a worker counts as hung and is ended. The slowest images
             take minutes, and a driver may compile its kernels before the first.
     """
 
     tries: int = 3
-    pictures: int = 20_000
+    images: int = 20_000
     growth_bytes: int = 2**30
     silence_s: float = 3600.0
 
     def __post_init__(self) -> None:
-        if min(self.tries, self.pictures, self.growth_bytes) < 1:
-            raise ValueError(f"expected tries, pictures and growth_bytes of 1 or more, not {self}")
+        if min(self.tries, self.images, self.growth_bytes) < 1:
+            raise ValueError(f"expected tries, images and growth_bytes of 1 or more, not {self}")
         if not self.silence_s > 0:
             raise ValueError(f"expected a silence of more than 0 seconds, not {self.silence_s}")
 
@@ -51,8 +51,8 @@ class Keeper:
 
     Args:
         program: what the worker runs.
-        settings: what is the same for all pictures.
-        patience: when a worker is replaced, and when a picture is given up.
+        settings: what is the same for all images.
+        patience: when a worker is replaced, and when an image is given up.
     """
 
     def __init__(self, program: Program, settings: Settings, patience: Patience) -> None:
@@ -88,18 +88,18 @@ class Keeper:
             return worker.greet()
 
     def render(self, scene: Scene, seed: int, name: str) -> bytes:
-        """Render one picture, with as many workers as it takes.
+        """Render one image, with as many workers as it takes.
 
         Args:
             scene: what it shows.
             seed: seed of its sampling noise.
-            name: what the picture is called in messages.
+            name: what the image is called in messages.
 
         Returns:
-            The picture as PNG.
+            The image as PNG.
 
         Raises:
-            RenderError: if Blender refused the picture.
+            RenderError: if Blender refused the image.
             WorkerDiedError: if it ended as many workers as it may, or the keeper was interrupted.
         """
         ended = 0
@@ -112,8 +112,8 @@ class Keeper:
                 if self._interrupted:
                     raise
                 if ended == self._patience.tries:
-                    raise WorkerDiedError(f"picture {name} ended {ended} workers; the last time, {error}") from error
-                _LOG.warning("picture %s is rendered again: %s", name, error)
+                    raise WorkerDiedError(f"image {name} ended {ended} workers; the last time, {error}") from error
+                _LOG.warning("image %s is rendered again: %s", name, error)
 
     def close(self) -> None:
         """End the worker in peace; it is idle."""
@@ -136,15 +136,15 @@ class Keeper:
         if worker is None:
             raise WorkerDiedError("the worker was interrupted")
         with self._watched(worker):
-            picture = worker.render(scene, seed)
+            image = worker.render(scene, seed)
         self._rendered += 1
         if self._rendered <= _WARM_AFTER:
-            self._warm_memory = picture.memory
-        grown = picture.memory - self._warm_memory
-        if self._rendered >= self._patience.pictures or grown > self._patience.growth_bytes:
-            _LOG.info("a worker is renewed after %d pictures, grown by %d MB", self._rendered, grown >> 20)
+            self._warm_memory = image.memory
+        grown = image.memory - self._warm_memory
+        if self._rendered >= self._patience.images or grown > self._patience.growth_bytes:
+            _LOG.info("a worker is renewed after %d images, grown by %d MB", self._rendered, grown >> 20)
             self.close()
-        return picture.png
+        return image.png
 
     @contextlib.contextmanager
     def _watched(self, worker: WorkerProcess) -> Iterator[None]:
@@ -174,11 +174,11 @@ _PATIENCE = Patience()
 
 
 class Job(NamedTuple, Generic[K]):
-    """A picture to be rendered.
+    """An image to be rendered.
 
     Attributes:
-        key: whatever tells the caller which picture it is.
-        scene: what the picture shows.
+        key: whatever tells the caller which image it is.
+        scene: what the image shows.
         seed: seed of its sampling noise, 0 or larger and below 2**31.
     """
 
@@ -190,14 +190,14 @@ class Job(NamedTuple, Generic[K]):
 class Pool:
     """Worker processes, started on entering the context and all gone on leaving it.
 
-    A worker that dies is replaced and its picture is rendered again; workers that grew or rendered many pictures are
-    renewed. The pictures do not depend on any of that, nor on the number of workers.
+    A worker that dies is replaced and its image is rendered again; workers that grew or rendered many images are
+    renewed. The images do not depend on any of that, nor on the number of workers.
 
     Args:
-        settings: what is the same for all pictures.
+        settings: what is the same for all images.
         workers: number of processes, 1 or more.
         blender: another Python that has bpy, or a Blender executable; this Python where None.
-        patience: when a worker is replaced, and when a picture is given up.
+        patience: when a worker is replaced, and when an image is given up.
 
     Attributes:
         about: what the workers say of themselves; there once the context is entered.
@@ -267,13 +267,13 @@ class Pool:
     def render(self, jobs: Iterable[Job[K]]) -> Iterator[tuple[K, bytes]]:
         """Render jobs and yield (key, PNG) as they are done, in any order.
 
-        Jobs are taken from the iterable as workers become free, in the caller's thread. When a picture fails, those
+        Jobs are taken from the iterable as workers become free, in the caller's thread. When an image fails, those
         that are being rendered are still yielded, no others are begun, and then the error is raised. A caller that
         stops before the end ends the workers: no other jobs can be rendered then.
 
         Raises:
-            RenderError: if Blender refused a picture, or the pool has no workers.
-            WorkerDiedError: if a picture ended as many workers as it may; the message holds the last one's last words.
+            RenderError: if Blender refused an image, or the pool has no workers.
+            WorkerDiedError: if an image ended as many workers as it may; the message holds the last one's last words.
         """
         if not self._open:
             raise RenderError("this pool has no workers: it was not entered, or stopped in the middle of its work")

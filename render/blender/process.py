@@ -22,7 +22,7 @@ from render.blender.errors import BlenderMissingError, DeviceMissingError, Rende
 from render.blender.quality import About, Settings
 from render.blender.worker import GREETING
 
-__all__ = ["Picture", "Program", "WorkerProcess"]
+__all__ = ["Program", "RenderedImage", "WorkerProcess"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_S = 60
@@ -107,11 +107,11 @@ _ERRORS = {error.__name__: error for error in (BlenderMissingError, DeviceMissin
 
 
 @dataclass(frozen=True)
-class Picture:
+class RenderedImage:
     """A worker's answer.
 
     Attributes:
-        png: the picture.
+        png: the image.
         memory: resident memory of the worker in bytes; 0 where the system does not tell.
     """
 
@@ -124,7 +124,7 @@ class WorkerProcess:
 
     Args:
         program: what to start.
-        settings: what is the same for all pictures.
+        settings: what is the same for all images.
     """
 
     def __init__(self, program: Program, settings: Settings) -> None:
@@ -168,8 +168,8 @@ class WorkerProcess:
         """Number of the process."""
         return self._process.pid
 
-    def render(self, scene: Scene, seed: int) -> Picture:
-        """Render one picture.
+    def render(self, scene: Scene, seed: int) -> RenderedImage:
+        """Render one image.
 
         Raises:
             RenderError: if Blender refused it.
@@ -181,7 +181,7 @@ class WorkerProcess:
         if len(png) < header["size"]:
             raise self._died()
         self._pass_on()
-        return Picture(png, header["memory"])
+        return RenderedImage(png, header["memory"])
 
     def close(self) -> None:
         """End the process, now that it has answered; kill it if it does not end by itself."""
@@ -255,7 +255,7 @@ class WorkerProcess:
 
 
 def _memory_folder() -> str | None:
-    """Return a folder in memory, so that pictures on their way reach no disk; None where the system has none."""
+    """Return a folder in memory, so that images on their way reach no disk; None where the system has none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - the folder made in it is private
 
 

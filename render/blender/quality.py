@@ -1,4 +1,4 @@
-"""How well, and how fast, a picture is rendered: settings of the sampler and the denoiser, and three presets."""
+"""How well, and how fast, an image is rendered: settings of the sampler and the denoiser, and three presets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ QUALITIES: Mapping[str, Quality] = MappingProxyType(
 
 ``published``: what the authors of 3DIdent set. ``standard``: the default. ``draft``: for a quick look.
 
-What the choice rests on, at 224x224: mean and minimum in dB PSNR over the reference pictures of the hue maps
+What the choice rests on, at 224x224: mean and minimum in dB PSNR over the reference images of the hue maps
 ``wrapped`` and ``published``, and seconds of one core. What is left of the error lies along the teapot's outline.
 
 =================================================  ====  ====  ====  ====  ====
@@ -140,8 +140,8 @@ What the choice rests on, at 224x224: mean and minimum in dB PSNR over the refer
 4 samples, and 16 in the object's bounding square  44.7  43.6  43.8  43.3  0.55
 =================================================  ====  ====  ====  ====  ====
 
-The draws are those of the sun, the area light and the spotlight. The last line needs two renders a picture, and leaves
-a seam. Without effect on the pictures or the time: next event estimation instead of multiple importance sampling (no
+The draws are those of the sun, the area light and the spotlight. The last line needs two renders an image, and leaves
+a seam. Without effect on the images or the time: next event estimation instead of multiple importance sampling (no
 path goes on after its first hit), static BVH, light sampling threshold 0, blue noise (the default pattern already).
 Worse: guides left out (-1 dB), filtered guides (-0.6 dB), tabulated Sobol (-0.4 dB), other pixel filter widths.
 Adaptive sampling first looks at the noise after 16 samples, so it cannot save any here. Leaving out the depth pass
@@ -181,12 +181,12 @@ GPUS = (Device.OPTIX, Device.CUDA, Device.HIP, Device.METAL, Device.ONEAPI)
 
 
 SMALLEST, LARGEST = 4, 65536
-"""Bounds of a picture's width and height in pixels; Blender would silently render another size."""
+"""Bounds of an image's width and height in pixels; Blender would silently render another size."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same for every picture of a worker.
+    """What is the same for every image of a worker.
 
     Attributes:
         quality: settings of the sampler and the denoiser.
@@ -202,9 +202,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not SMALLEST <= self.resolution <= LARGEST:
-            raise ValueError(
-                f"Blender renders pictures of {SMALLEST} to {LARGEST} pixels a side, not {self.resolution}"
-            )
+            raise ValueError(f"Blender renders images of {SMALLEST} to {LARGEST} pixels a side, not {self.resolution}")
         if self.threads < 1:
             raise ValueError(f"expected 1 or more threads, not {self.threads}")
 

@@ -1,4 +1,4 @@
-"""What runs in a worker process: scenes come in, pictures go out.
+"""What runs in a worker process: scenes come in, images go out.
 
 The parent starts it as ``python -P -m render.blender.worker``, or hands this file to a Blender executable, writes one
 JSON line with the settings and then one for every image to its standard input, and reads answers from its standard
@@ -77,11 +77,11 @@ def _render(settings: Settings, folder: Path, requests: BinaryIO, answers: Binar
     for line in requests:
         request = json.loads(line)
         try:
-            picture = blender.render(Scene.from_json(request["scene"]), request["seed"])
+            image = blender.render(Scene.from_json(request["scene"]), request["seed"])
         except (RenderError, ValueError, RuntimeError, OSError) as error:
             _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
         else:
-            _answer(answers, {"memory": memory()}, picture)
+            _answer(answers, {"memory": memory()}, image)
 
 
 def _load(settings: Settings, folder: Path) -> Any:

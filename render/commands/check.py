@@ -25,7 +25,7 @@ _Finding = tuple[str, Any, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Say what this machine can render with: Python and bpy, system libraries, devices; and render one picture.
+    """Say what this machine can render with: Python and bpy, system libraries, devices; and render one image.
 
     Ends with exit status 1 if nothing can be rendered.
 
@@ -35,9 +35,9 @@ class Check:
     """
 
     quality: QualityName = "standard"
-    """Quality of the picture."""
+    """Quality of the image."""
     resolution: int = 224
-    """Width and height of the picture in pixels."""
+    """Width and height of the image in pixels."""
     json: bool = False
     """Print what is found as JSON."""
 
@@ -72,7 +72,7 @@ class Check:
         yield "missing_packages", packages, f"system libraries that Blender loads: {missing}"
 
     def _attempts(self) -> Iterator[_Finding]:
-        """Start workers, one on each device that there may be; render a picture with the one that was asked for."""
+        """Start workers, one on each device that there may be; render an image with the one that was asked for."""
         settings = quality(self.quality)
         start = time.perf_counter()
         with replace(self.hardware, workers=1).pool(settings, self.resolution) as pool:
@@ -85,10 +85,10 @@ class Check:
                 start = time.perf_counter()
                 [(_, png)] = pool.render([Job(what, scene, 0)])
                 seconds = time.perf_counter() - start
-                height, width, _ = decode(png, "the picture").shape
+                height, width, _ = decode(png, "the image").shape
                 device = f"{about.device} ({about.device_name})"
-                said = f"{what} picture, {width}x{height}, {self.quality}: {seconds:.2f} s on {device}"
-                yield f"{what}_picture_seconds", seconds, said
+                said = f"{what} image, {width}x{height}, {self.quality}: {seconds:.2f} s on {device}"
+                yield f"{what}_image_seconds", seconds, said
 
     def _gpus(self) -> Iterator[str]:
         for device in GPUS:

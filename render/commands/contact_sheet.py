@@ -14,7 +14,7 @@ __all__ = ["ContactSheet"]
 
 @dataclass(frozen=True, kw_only=True)
 class ContactSheet:
-    """Put some pictures of a dataset into one, to look at. Needs no Blender.
+    """Put some images of a dataset into one, to look at. Needs no Blender.
 
     Examples:
         python -m render contact-sheet data/small sheet.png
@@ -24,7 +24,7 @@ class ContactSheet:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     out: tyro.conf.Positional[Path]
-    """The picture to write, PNG by its name."""
+    """The image to write, PNG by its name."""
     split: str = "train"
     """The split."""
     count: int = 64
@@ -33,8 +33,8 @@ class ContactSheet:
     def run(self) -> int:
         """Draw and write; return the exit status."""
         check_output(self.out)
-        picture = contact_sheet(self.root, self.split, self.count)
+        image = contact_sheet(self.root, self.split, self.count)
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(self.out)
-        sys.stdout.write(f"{self.out}: {picture.width}x{picture.height} pixels\n")
+        image.save(self.out)
+        sys.stdout.write(f"{self.out}: {image.width}x{image.height} pixels\n")
         return EXIT_OK

@@ -20,7 +20,7 @@ from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
 from render.blender.quality import quality
 from render.commands.hardware import Hardware, HueMapName, QualityName
-from render.dataset.folder import picture_bytes, started
+from render.dataset.folder import image_bytes, started
 from render.dataset.merge import merge
 from render.dataset.plan import Part, Plan, Recipe, rows_per_shard
 from render.dataset.render import Production, produce
@@ -51,9 +51,9 @@ class Dataset:
     root: tyro.conf.Positional[Path]
     """Folder of the dataset. It is made if it is not there; a run that was stopped goes on where it was."""
     train: int | None = None
-    """Pictures of the split "train"; 250,000 by default, or as many as --latents has rows."""
+    """Images of the split "train"; 250,000 by default, or as many as --latents has rows."""
     test: int | None = None
-    """Pictures of the split "test"; 25,000 by default, or none with --latents."""
+    """Images of the split "test"; 25,000 by default, or none with --latents."""
     resolution: int = 224
     """Width and height in pixels."""
     seed: int = 0
@@ -61,13 +61,13 @@ class Dataset:
     quality: QualityName = "standard"
     """"published" is what the authors of 3DIdent set, "standard" is near it and far faster, "draft" is for a look."""
     hue_map: HueMapName = "wrapped"
-    """How hue angles become colours: "wrapped" is injective, "published" is that of the downloadable pictures."""
+    """How hue angles become colours: "wrapped" is injective, "published" is that of the downloadable images."""
     shard: str | None = None
     """Render part K/N only, K from 0 to N - 1: every N-th Parquet shard. The tasks of a SLURM array know their part."""
     latents: Path | None = None
     """A .npy file with raw latents of the split "train", (N, 10) in [-1, 1]; the seed draws those of "test"."""
     pairs: str | None = None
-    """Render an exact positive beside every picture, from a conditional: "normal(sigma=0.1)"."""
+    """Render an exact positive beside every image, from a conditional: "normal(sigma=0.1)"."""
     rows_per_shard: int | None = None
     """Rows in a Parquet shard; by default up to 1,000, and fewer in a small dataset."""
     merge: bool = False
@@ -176,7 +176,7 @@ class Dataset:
         begun = started(self.root)
         if begun is not None:
             return begun.rows_per_shard
-        size = picture_bytes(self.resolution) * (1 if self.pairs is None else 2)
+        size = image_bytes(self.resolution) * (1 if self.pairs is None else 2)
         return rows_per_shard(max(splits.values()), size)
 
     def _merge(self) -> int:
@@ -211,7 +211,7 @@ class Dataset:
         if outcome.rendered:
             rate = f"{outcome.rendered / production.seconds:.3g} a second"
             kept = f"; {outcome.kept:,} were there from an earlier run" if outcome.kept else ""
-            lines.insert(0, f"{outcome.rendered:,} pictures rendered, {rate}{kept}")
+            lines.insert(0, f"{outcome.rendered:,} images rendered, {rate}{kept}")
         if outcome.elsewhere:
             lines.append(f"{len(outcome.elsewhere)} shards are being rendered by another process")
         if manifest.is_complete:

@@ -1,4 +1,4 @@
-"""The options that say how, and by what, pictures are rendered: the same for every command that renders."""
+"""The options that say how, and by what, images are rendered: the same for every command that renders."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""``python -m render traversal``: what each factor does to the picture."""
+"""``python -m render traversal``: what each factor does to the image."""
 
 import sys
 from dataclasses import dataclass, field
@@ -28,15 +28,15 @@ class Traversal:
     """
 
     out: tyro.conf.Positional[Path]
-    """The picture to write, PNG by its name."""
+    """The image to write, PNG by its name."""
     steps: int = 7
     """Values of each factor, from -1 to 1."""
     resolution: int = 128
-    """Width and height of one picture in pixels."""
+    """Width and height of one image in pixels."""
     seed: int = 0
     """Seed of the values that factors have while they stay."""
     quality: QualityName = "standard"
-    """Quality of the pictures."""
+    """Quality of the images."""
     hue_map: HueMapName = "wrapped"
     """How hue angles become colours."""
 
@@ -49,8 +49,8 @@ class Traversal:
         traversal_latents(base, self.steps)  # says what is wrong before Blender is started
         check_output(self.out)
         with self.hardware.pool(quality(self.quality), self.resolution) as pool:
-            picture = traversal(world, base, self.steps, pool)
+            image = traversal(world, base, self.steps, pool)
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(self.out)
+        image.save(self.out)
         sys.stdout.write(f"{self.out}: {self.steps} values of {len(world.factors)} factors\n")
         return EXIT_OK

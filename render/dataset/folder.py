@@ -20,7 +20,7 @@ from ident3d.storage.native import DATA_FOLDER, ShardRows, write_shard
 from render.dataset.journal import Entry, Journal
 from render.dataset.plan import Plan, Shard
 
-__all__ = ["WORKSHOP", "Assembly", "check_space", "check_writable", "picture_bytes", "started"]
+__all__ = ["WORKSHOP", "Assembly", "check_space", "check_writable", "image_bytes", "started"]
 
 WORKSHOP = ".render"
 """The folder inside a dataset's own that holds what is known of finished and unfinished shards."""
@@ -70,14 +70,14 @@ def check_space(root: Path, needed: int) -> None:
     if free < needed:
         raise OSError(
             f"the disk of {root} has {free / 1e9:.3g} GB free, and about {needed / 1e9:.3g} GB are needed: free some, "
-            "choose another folder, or render fewer or smaller pictures"
+            "choose another folder, or render fewer or smaller images"
         )
 
 
-def picture_bytes(resolution: int) -> float:
-    """Return about how many bytes a picture of resolution x resolution pixels takes as PNG.
+def image_bytes(resolution: int) -> float:
+    """Return about how many bytes an image of resolution x resolution pixels takes as PNG.
 
-    Fitted to draft pictures, which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
+    Fitted to draft images, which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
     """
     return float(6.03 * resolution**1.6)
 
@@ -111,7 +111,7 @@ class Assembly:
 
     Attributes:
         root: the folder.
-        plan: the pictures that it is to hold.
+        plan: the images that it is to hold.
     """
 
     root: Path
@@ -122,7 +122,7 @@ class Assembly:
         return self.root / DATA_FOLDER / shard.name
 
     def journal(self, shard: Shard) -> Journal:
-        """Open the journal of a shard, with the pictures that are there already.
+        """Open the journal of a shard, with the images that are there already.
 
         Raises:
             JournalBusyError: if another process is rendering the shard.
@@ -152,8 +152,8 @@ class Assembly:
     def finish(self, shard: Shard, journal: Journal, made_by: Mapping[str, str]) -> None:
         """Write a shard from its complete journal, then its record, the manifest and the card; delete the journal."""
         latents, latents_pos = self.plan.latents(shard), self.plan.latents_pos(shard)
-        images = [journal.picture(Entry(row)) for row in shard.rows]
-        images_pos = None if latents_pos is None else [journal.picture(Entry(row, positive=True)) for row in shard.rows]
+        images = [journal.image(Entry(row)) for row in shard.rows]
+        images_pos = None if latents_pos is None else [journal.image(Entry(row, positive=True)) for row in shard.rows]
         rows = ShardRows(np.array(shard.rows), images, latents, images_pos, latents_pos, self.settings)
         write_shard(self.path(shard), rows)
         self.write_record(shard, made_by)

@@ -1,8 +1,8 @@
-"""The pictures of an unfinished shard: a file that only grows, and that a kill at any moment leaves usable.
+"""The images of an unfinished shard: a file that only grows, and that a kill at any moment leaves usable.
 
 The file is a sequence of frames: a header (row, positive or not, length), the bytes, and a checksum over both. A frame
-that was cut off in the middle, and whatever follows it, is dropped when the journal is opened again, and its picture
-is rendered again. The first frame says which settings the pictures were made with.
+that was cut off in the middle, and whatever follows it, is dropped when the journal is opened again, and its image
+is rendered again. The first frame says which settings the images were made with.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class Entry(NamedTuple):
-    """One picture of a shard.
+    """One image of a shard.
 
     Attributes:
         row: index within the split.
@@ -50,11 +50,11 @@ class Journal:
     """The journal of one shard, open for appending by one process at a time.
 
     The lock is that of the file, so it ends with the process, however that ends. Windows, and file systems without
-    locks, go without it: there two processes may render the same shard, and the pictures are the same.
+    locks, go without it: there two processes may render the same shard, and the images are the same.
 
     Args:
         path: the file; it and its folder are made where they are missing.
-        settings: a fingerprint of all that decides the pictures. A journal with another one is emptied.
+        settings: a fingerprint of all that decides the images. A journal with another one is emptied.
 
     Raises:
         JournalBusyError: if another process has it open.
@@ -77,19 +77,19 @@ class Journal:
 
     @property
     def entries(self) -> KeysView[Entry]:
-        """The pictures that are there, whole."""
+        """The images that are there, whole."""
         return self._places.keys()
 
-    def append(self, entry: Entry, picture: bytes) -> None:
-        """Add a picture.
+    def append(self, entry: Entry, image: bytes) -> None:
+        """Add an image.
 
         Raises:
             OSError: if it cannot be written, on a full disk say; the journal stays as it was.
         """
-        self._places[entry] = self._write(entry, picture)
+        self._places[entry] = self._write(entry, image)
 
-    def picture(self, entry: Entry) -> bytes:
-        """Return a picture.
+    def image(self, entry: Entry) -> bytes:
+        """Return an image.
 
         Raises:
             KeyError: if it is not there.

@@ -28,7 +28,7 @@ def merge(root: Path) -> tuple[Manifest, list[str]]:
     Raises:
         FileNotFoundError: if the folder holds no dataset.
         ValueError: if it holds something else.
-        DatasetError: if the manifest is damaged, or does not say how the pictures are made.
+        DatasetError: if the manifest is damaged, or does not say how the images are made.
     """
     manifest = started(root)
     if manifest is None:

@@ -1,6 +1,6 @@
-"""Which pictures a dataset consists of, shard by shard, and what each of them shows.
+"""Which images a dataset consists of, shard by shard, and what each of them shows.
 
-Everything about a picture follows from the manifest and its :class:`PictureId`: it is the same alone, in any range, in
+Everything about an image follows from the manifest and its :class:`ImageId`: it is the same alone, in any range, in
 any part and with any number of workers.
 """
 
@@ -22,7 +22,7 @@ from render.blender.pool import Job
 from render.blender.quality import Quality
 from render.dataset.journal import Entry
 
-__all__ = ["Part", "PictureId", "Plan", "Recipe", "Shard", "rows_per_shard", "series_of"]
+__all__ = ["ImageId", "Part", "Plan", "Recipe", "Shard", "rows_per_shard", "series_of"]
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def _integer(environment: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a picture follows from, beside its latents, its sampling seed and the resolution.
+    """What an image follows from, beside its latents, its sampling seed and the resolution.
 
     Attributes:
         world: the law that makes a scene out of latents, with the hue map.
@@ -128,7 +128,7 @@ class Recipe:
         """Return the recipe of a rendered dataset.
 
         Raises:
-            DatasetError: if its manifest does not say how its pictures were made, or not in a way that is understood.
+            DatasetError: if its manifest does not say how its images were made, or not in a way that is understood.
         """
         try:
             data = dict(manifest.render)
@@ -136,13 +136,11 @@ class Recipe:
             return cls(World.from_json(world), Quality.from_json(data["quality"]), data["blender"])
         except KeyError as error:
             raise DatasetError(
-                f"the manifest does not say how the pictures were made: render.{error.args[0]} is missing; only "
+                f"the manifest does not say how the images were made: render.{error.args[0]} is missing; only "
                 "datasets that python -m render made can be rendered again"
             ) from error
         except (TypeError, ValueError) as error:
-            raise DatasetError(
-                f"the manifest describes its pictures in a way that is not understood: {error}"
-            ) from error
+            raise DatasetError(f"the manifest describes its images in a way that is not understood: {error}") from error
 
 
 def series_of(blender: str) -> str:
@@ -160,8 +158,8 @@ _SHARDS_OF_A_SPLIT = 16
 _FEWEST_ROWS = 8
 
 
-class PictureId(NamedTuple):
-    """Which picture of a dataset.
+class ImageId(NamedTuple):
+    """Which image of a dataset.
 
     Attributes:
         split: name of the split.
@@ -195,11 +193,11 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The pictures of a dataset.
+    """The images of a dataset.
 
     Attributes:
         manifest: the settings.
-        recipe: how pictures are made; it stands in the manifest too.
+        recipe: how images are made; it stands in the manifest too.
         given: (N, d) float32, raw latents of the split "train" that were given; None where they follow from the seed.
         conditional: what exact positives are drawn from; None where there are none.
     """
@@ -235,32 +233,32 @@ class Plan:
         kinds = (False,) if self.conditional is None else (False, True)
         return [Entry(row, positive) for row in shard.rows for positive in kinds]
 
-    def jobs(self, shard: Shard, done: Container[Entry] = ()) -> Iterator[Job[PictureId]]:
-        """Yield the pictures of a shard that are not done yet.
+    def jobs(self, shard: Shard, done: Container[Entry] = ()) -> Iterator[Job[ImageId]]:
+        """Yield the images of a shard that are not done yet.
 
         Args:
             shard: one of :attr:`shards`.
-            done: the pictures that are there.
+            done: the images that are there.
         """
         latents, latents_pos = self.latents(shard), self.latents_pos(shard)
         for entry in self.entries(shard):
             if entry not in done:
                 table = latents_pos if entry.positive and latents_pos is not None else latents
-                yield self.job(PictureId(shard.split, *entry), table[entry.row - shard.rows.start])
+                yield self.job(ImageId(shard.split, *entry), table[entry.row - shard.rows.start])
 
-    def job(self, picture: PictureId, latents: npt.NDArray[np.float32]) -> Job[PictureId]:
-        """Return what a picture shows, and the seed of its sampling noise.
+    def job(self, image: ImageId, latents: npt.NDArray[np.float32]) -> Job[ImageId]:
+        """Return what an image shows, and the seed of its sampling noise.
 
         Args:
-            picture: which picture.
+            image: which image.
             latents: (d,) float32, its raw latents.
         """
-        purpose = "render-positive" if picture.positive else "render"
-        seed = integer_seed(self._seed, f"{purpose}/{picture.split}", picture.row)
-        return Job(picture, self.recipe.world.scene(latents), seed)
+        purpose = "render-positive" if image.positive else "render"
+        seed = integer_seed(self._seed, f"{purpose}/{image.split}", image.row)
+        return Job(image, self.recipe.world.scene(latents), seed)
 
-    def pictures(self, shards: Iterable[Shard]) -> int:
-        """Return how many pictures some shards hold, exact positives included."""
+    def images(self, shards: Iterable[Shard]) -> int:
+        """Return how many images some shards hold, exact positives included."""
         return sum(len(shard.rows) for shard in shards) * (1 if self.conditional is None else 2)
 
     def with_blender(self, series: str) -> "Plan":
@@ -283,7 +281,7 @@ def rows_per_shard(largest_split: int, bytes_per_row: float) -> int:
 
     Args:
         largest_split: rows of the largest split.
-        bytes_per_row: estimated size of a row's pictures.
+        bytes_per_row: estimated size of a row's images.
     """
     few = max(_FEWEST_ROWS, -(-largest_split // _SHARDS_OF_A_SPLIT))
     return max(1, min(_SHARD_ROWS, few, int(_SHARD_BYTES / bytes_per_row)))

@@ -1,4 +1,4 @@
-"""One run of the render command: checks, workers, pictures, and what came of it."""
+"""One run of the render command: checks, workers, images, and what came of it."""
 
 import errno
 import logging
@@ -16,9 +16,9 @@ from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
 from render.blender.pool import Job, Pool
 from render.blender.quality import About
-from render.dataset.folder import Assembly, check_space, check_writable, picture_bytes, started
+from render.dataset.folder import Assembly, check_space, check_writable, image_bytes, started
 from render.dataset.journal import Entry, Journal, JournalBusyError
-from render.dataset.plan import Part, PictureId, Plan, Shard, series_of
+from render.dataset.plan import ImageId, Part, Plan, Shard, series_of
 
 __all__ = ["Outcome", "Production", "Renderer", "produce", "render_shards"]
 
@@ -26,20 +26,20 @@ _LOG = logging.getLogger("ident3d.render")
 
 
 class Renderer(Protocol):
-    """Whatever turns jobs into pictures: a pool of workers."""
+    """Whatever turns jobs into images: a pool of workers."""
 
-    def render(self, jobs: Iterable[Job[PictureId]]) -> Iterator[tuple[PictureId, bytes]]:
+    def render(self, jobs: Iterable[Job[ImageId]]) -> Iterator[tuple[ImageId, bytes]]:
         """Yield (id, PNG) for every job, in any order."""
 
 
 class Progress(Protocol):
-    """Whatever counts pictures: a progress bar."""
+    """Whatever counts images: a progress bar."""
 
     def update(self, n: int) -> object:
-        """Count ``n`` pictures that were rendered."""
+        """Count ``n`` images that were rendered."""
 
     def skip(self, n: int) -> object:
-        """Count ``n`` pictures that were there already, which say nothing about the pace."""
+        """Count ``n`` images that were there already, which say nothing about the pace."""
 
 
 @dataclass
@@ -47,8 +47,8 @@ class Outcome:
     """What came of a run.
 
     Attributes:
-        rendered: number of pictures that were rendered.
-        kept: number of pictures that an earlier run had left in journals.
+        rendered: number of images that were rendered.
+        kept: number of images that an earlier run had left in journals.
         elsewhere: shards that another process is rendering.
     """
 
@@ -66,24 +66,24 @@ def render_shards(
 ) -> Outcome:
     """Render shards to their end.
 
-    Every picture goes to its shard's journal as it comes, so that nothing is lost however this ends. The next shard is
-    begun while the last pictures of the one before are being rendered.
+    Every image goes to its shard's journal as it comes, so that nothing is lost however this ends. The next shard is
+    begun while the last images of the one before are being rendered.
 
     Args:
         assembly: the folder.
         shards: the unfinished shards to render.
-        renderer: makes the pictures.
+        renderer: makes the images.
         made_by: what renders, for the shards' records.
-        progress: counts the pictures.
+        progress: counts the images.
 
     Raises:
-        RenderError: if a picture cannot be rendered.
-        OSError: if a picture cannot be written.
+        RenderError: if an image cannot be rendered.
+        OSError: if an image cannot be written.
     """
     run = _Run(assembly, made_by, progress)
     try:
-        for picture, png in renderer.render(run.jobs(shards)):
-            run.keep(picture, png)
+        for image, png in renderer.render(run.jobs(shards)):
+            run.keep(image, png)
     finally:
         run.close()
     return run.outcome
@@ -91,7 +91,7 @@ def render_shards(
 
 @dataclass(eq=False)
 class _Begun:
-    """A shard that is being rendered, and how many of its pictures are still to come."""
+    """A shard that is being rendered, and how many of its images are still to come."""
 
     shard: Shard
     journal: Journal
@@ -105,9 +105,9 @@ class _Run:
     progress: Progress
     outcome: Outcome = field(default_factory=Outcome)
     begun: list[_Begun] = field(default_factory=list)
-    awaited: dict[PictureId, _Begun] = field(default_factory=dict)
+    awaited: dict[ImageId, _Begun] = field(default_factory=dict)
 
-    def jobs(self, shards: Sequence[Shard]) -> Iterator[Job[PictureId]]:
+    def jobs(self, shards: Sequence[Shard]) -> Iterator[Job[ImageId]]:
         for shard in shards:
             begun = self.begin(shard)
             if begun is None:
@@ -138,11 +138,11 @@ class _Run:
             return None
         return begun
 
-    def keep(self, picture: PictureId, png: bytes) -> None:
-        """Put a picture into its journal, in our own encoding, and finish the shard that it completes."""
-        begun = self.awaited.pop(picture)
-        encoded = encode_png(decode(png, f"the new picture of {picture}"))
-        begun.journal.append(Entry(picture.row, picture.positive), encoded)
+    def keep(self, image: ImageId, png: bytes) -> None:
+        """Put an image into its journal, in our own encoding, and finish the shard that it completes."""
+        begun = self.awaited.pop(image)
+        encoded = encode_png(decode(png, f"the new image of {image}"))
+        begun.journal.append(Entry(image.row, image.positive), encoded)
         begun.missing -= 1
         self.outcome.rendered += 1
         self.progress.update(1)
@@ -163,10 +163,10 @@ _SPACE_MARGIN = 1.1
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # it is generic in its stubs alone
-    """A progress bar whose pace is that of the pictures that were rendered."""
+    """A progress bar whose pace is that of the images that were rendered."""
 
     def skip(self, n: int) -> None:
-        """Count pictures that were there already."""
+        """Count images that were there already."""
         if not self.disable:
             self.initial += n
             self.n += n
@@ -179,7 +179,7 @@ class Production:
 
     Attributes:
         manifest: the manifest as it is now.
-        outcome: the pictures of this run.
+        outcome: the images of this run.
         seconds: how long the rendering took, without the workers' start.
     """
 
@@ -201,7 +201,7 @@ def produce(root: Path, plan: Plan, part: Part, pool: Pool) -> Production:
         ValueError: if the folder holds something else, or a dataset with other settings.
         OSError: if the folder cannot be written or its disk is too small.
         DatasetError: if the disk fills up.
-        RenderError: if the machine cannot render, or a picture cannot be rendered.
+        RenderError: if the machine cannot render, or an image cannot be rendered.
     """
     before = started(root)
     check_writable(root)
@@ -213,13 +213,13 @@ def produce(root: Path, plan: Plan, part: Part, pool: Pool) -> Production:
         unfinished = assembly.unfinished(shards)
         if not unfinished:
             return Production(assembly.compose(), Outcome(), 0.0)
-    check_space(root, int(plan.pictures(unfinished) * picture_bytes(plan.manifest.resolution) * _SPACE_MARGIN))
+    check_space(root, int(plan.images(unfinished) * image_bytes(plan.manifest.resolution) * _SPACE_MARGIN))
     with pool:
         plan = _for_blender(plan, pool.about)
         assembly = Assembly(root, plan)
         if before is None:  # a folder that lost its manifest may hold shards all the same
             unfinished = assembly.unfinished(shards)
-        assembly.compose()  # the settings stand before the first picture
+        assembly.compose()  # the settings stand before the first image
         _announce(root, plan, part, unfinished, pool.about)
         start = time.perf_counter()
         outcome = _render(assembly, unfinished, pool)
@@ -244,7 +244,7 @@ def _for_blender(plan: Plan, about: About) -> Plan:
     if plan.recipe.blender not in {None, series}:
         raise ValueError(
             f"the dataset was begun with Blender {plan.recipe.blender}, and these workers run {about.blender}: its "
-            f"pictures would differ. --blender PATH names another Blender, or a Python with bpy {plan.recipe.blender}"
+            f"images would differ. --blender PATH names another Blender, or a Python with bpy {plan.recipe.blender}"
         )
     return plan.with_blender(series)
 
@@ -254,12 +254,12 @@ def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], a
     counts = " and ".join(f"{count:,} {split}" for split, count in manifest.splits.items())
     pairs = "" if manifest.pairs is None else f", each with an exact positive from {manifest.pairs}"
     size = f"{manifest.resolution}x{manifest.resolution}"
-    _LOG.info("%s: %s pictures at %s, seed %s%s", root, counts, size, manifest.seed, pairs)
+    _LOG.info("%s: %s images at %s, seed %s%s", root, counts, size, manifest.seed, pairs)
     device = f"{about.device} ({about.device_name}), Blender {about.blender}"
     _LOG.info("quality %s, hue map %s; %s", recipe.quality.name, recipe.world.hue_map, device)
     of_part = "" if part.count == 1 else f" of part {part}"
     shards = f"{len(unfinished)} of {len(part.take(plan.shards))} shards{of_part}"
-    _LOG.info("%s to render, %s pictures", shards, f"{plan.pictures(unfinished):,}")
+    _LOG.info("%s to render, %s images", shards, f"{plan.images(unfinished):,}")
 
 
 def _render(assembly: Assembly, shards: Sequence[Shard], pool: Pool) -> Outcome:
@@ -271,17 +271,17 @@ def _render(assembly: Assembly, shards: Sequence[Shard], pool: Pool) -> Outcome:
         "device_name": about.device_name,
         "denoiser": "none" if denoiser is None else "OpenImageDenoise",
     }
-    total = assembly.plan.pictures(shards)
+    total = assembly.plan.images(shards)
     try:
-        with logging_redirect_tqdm(), _Bar(total=total, unit="picture", smoothing=0.05, disable=None) as bar:
+        with logging_redirect_tqdm(), _Bar(total=total, unit="image", smoothing=0.05, disable=None) as bar:
             return render_shards(assembly, shards, pool, made_by, bar)
     except KeyboardInterrupt:
-        _LOG.warning("stopped; the pictures that are done are kept: the same command goes on from there")
+        _LOG.warning("stopped; the images that are done are kept: the same command goes on from there")
         raise
     except OSError as error:
         if error.errno not in _FULL:
             raise
         raise DatasetError(
-            f"the disk of {assembly.root} is full; the pictures that are done are kept: free some space, and run the "
+            f"the disk of {assembly.root} is full; the images that are done are kept: free some space, and run the "
             "same command again"
         ) from error

@@ -12,7 +12,7 @@ from ident3d.randomness import generator
 from ident3d.storage.images import decode
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, native_splits
-from render.dataset.plan import PictureId, Plan, Recipe
+from render.dataset.plan import ImageId, Plan, Recipe
 from render.dataset.render import Renderer
 
 __all__ = ["Comparison", "compare", "psnr", "sampled"]
@@ -20,27 +20,27 @@ __all__ = ["Comparison", "compare", "psnr", "sampled"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A stored picture against the same one rendered again.
+    """A stored image against the same one rendered again.
 
     Attributes:
-        picture: which picture.
+        image: which image.
         psnr: peak signal-to-noise ratio in dB; infinite where the pixels are equal.
     """
 
-    picture: PictureId
+    image: ImageId
     psnr: float
 
 
 def psnr(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> float:
-    """Return the peak signal-to-noise ratio of two pictures in dB, 10 log10(255^2 / mean squared difference)."""
+    """Return the peak signal-to-noise ratio of two images in dB, 10 log10(255^2 / mean squared difference)."""
     if one.shape != other.shape:
-        raise ValueError(f"pictures of shape {one.shape} and {other.shape} cannot be compared")
+        raise ValueError(f"images of shape {one.shape} and {other.shape} cannot be compared")
     error = float(np.mean((one.astype(np.float64) - other) ** 2))
     return math.inf if error == 0 else 10 * math.log10(255**2 / error)
 
 
-def sampled(root: Path, count: int, seed: int) -> list[PictureId]:
-    """Return random pictures of a dataset, exact positives among them, each at most once.
+def sampled(root: Path, count: int, seed: int) -> list[ImageId]:
+    """Return random images of a dataset, exact positives among them, each at most once.
 
     Args:
         root: the dataset's folder.
@@ -48,46 +48,46 @@ def sampled(root: Path, count: int, seed: int) -> list[PictureId]:
         seed: which ones, 0 or larger.
     """
     if count < 1:
-        raise ValueError(f"expected a sample of 1 or more pictures, not {count}")
-    pictures = []
+        raise ValueError(f"expected a sample of 1 or more images, not {count}")
+    images = []
     for split in native_splits(root):
         stored = NativeSplit(root, split)
         kinds = (False,) if stored.latents_pos is None else (False, True)
-        pictures += [PictureId(split, int(row), positive) for row in stored.ids for positive in kinds]
-    if not pictures:
+        images += [ImageId(split, int(row), positive) for row in stored.ids for positive in kinds]
+    if not images:
         raise DatasetError(f"{root} holds no shard yet")
-    chosen = generator(seed, "verify").permutation(len(pictures))[:count]
-    return [pictures[k] for k in sorted(chosen)]
+    chosen = generator(seed, "verify").permutation(len(images))[:count]
+    return [images[k] for k in sorted(chosen)]
 
 
-def compare(root: Path, pictures: list[PictureId], renderer: Renderer) -> list[Comparison]:
-    """Render pictures again from the latents and the manifest of a dataset, and compare.
+def compare(root: Path, images: list[ImageId], renderer: Renderer) -> list[Comparison]:
+    """Render images again from the latents and the manifest of a dataset, and compare.
 
     Args:
         root: the dataset's folder.
-        pictures: which ones.
-        renderer: makes the pictures, with the quality and the resolution of the manifest.
+        images: which ones.
+        renderer: makes the images, with the quality and the resolution of the manifest.
 
     Returns:
-        One comparison for each picture, in their order.
+        One comparison for each image, in their order.
 
     Raises:
-        DatasetError: if the dataset does not say how it was made, or a stored picture cannot be read.
+        DatasetError: if the dataset does not say how it was made, or a stored image cannot be read.
     """
     manifest = Manifest.read(root)
     plan = Plan(manifest, Recipe.of(manifest))
-    splits = {split: NativeSplit(root, split) for split in {picture.split for picture in pictures}}
+    splits = {split: NativeSplit(root, split) for split in {image.split for image in images}}
     rows = {split: {int(id_): row for row, id_ in enumerate(stored.ids)} for split, stored in splits.items()}
 
-    def stored_latents(picture: PictureId) -> npt.NDArray[np.float32]:
-        stored = splits[picture.split]
-        table = stored.latents_pos if picture.positive and stored.latents_pos is not None else stored.latents
-        row: npt.NDArray[np.float32] = table[rows[picture.split][picture.row]]
+    def stored_latents(image: ImageId) -> npt.NDArray[np.float32]:
+        stored = splits[image.split]
+        table = stored.latents_pos if image.positive and stored.latents_pos is not None else stored.latents
+        row: npt.NDArray[np.float32] = table[rows[image.split][image.row]]
         return row
 
     found = {}
-    for picture, png in renderer.render(plan.job(picture, stored_latents(picture)) for picture in pictures):
-        row = rows[picture.split][picture.row]
-        stored = splits[picture.split].pixels(row, positive=picture.positive)
-        found[picture] = Comparison(picture, psnr(stored, decode(png, f"the new picture of {picture}")))
-    return [found[picture] for picture in pictures]
+    for image, png in renderer.render(plan.job(image, stored_latents(image)) for image in images):
+        row = rows[image.split][image.row]
+        stored = splits[image.split].pixels(row, positive=image.positive)
+        found[image] = Comparison(image, psnr(stored, decode(png, f"the new image of {image}")))
+    return [found[image] for image in images]

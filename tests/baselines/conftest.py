@@ -1,4 +1,4 @@
-"""A small dataset of pictures that are functions of their latents."""
+"""A small dataset of images that are functions of their latents."""
 
 import hashlib
 
@@ -18,7 +18,7 @@ from ident3d.storage.native import ShardRows, write_shard
 SIDE = 32
 
 
-def _pictures(latents):
+def _images(latents):
     """Squares of 8x8 pixels whose colours are smooth functions of the latents."""
     weight = np.random.default_rng(0).normal(size=(latents.shape[1], 4 * 4 * 3))
     colours = np.uint8(127 * (np.tanh(latents @ weight / 2) + 1)).reshape(-1, 4, 4, 3)
@@ -32,7 +32,7 @@ def _write(root, counts):
         images.mkdir(parents=True)
         np.save(images.parent / "raw_latents.npy", latents)
         digits = len(str(count - 1))
-        for i, pixels in enumerate(_pictures(latents)):
+        for i, pixels in enumerate(_images(latents)):
             Image.fromarray(pixels).save(images / f"{i:0{digits}d}.png")
     return root
 
@@ -46,7 +46,7 @@ def _write_pairs(root, counts, conditional):
         ((name, _),) = plan.planned(split)
         latents = sample_latents(count, split=split)
         drawn = law.sample(torch.from_numpy(latents), Box(10), torch_generator(0, f"test/{split}")).numpy()
-        images, images_pos = ([encode_png(picture) for picture in _pictures(z)] for z in (latents, drawn))
+        images, images_pos = ([encode_png(image) for image in _images(z)] for z in (latents, drawn))
         path = root / "data" / name
         write_shard(path, ShardRows(np.arange(count), images, latents, images_pos, drawn))
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -57,12 +57,12 @@ def _write_pairs(root, counts, conditional):
 
 @pytest.fixture(scope="session")
 def pairs_root(tmp_path_factory):
-    """The same with an exact positive for each picture, under the anisotropic recipes' conditional."""
+    """The same with an exact positive for each image, under the anisotropic recipes' conditional."""
     conditional = RECIPES["aninfonce-box"].conditional
     return _write_pairs(tmp_path_factory.mktemp("pairs"), {"train": 160, "test": 80}, conditional)
 
 
 @pytest.fixture(scope="session")
-def pictures_root(tmp_path_factory):
-    """A folder of 160 train and 80 test pictures of 32x32 in the published layout."""
-    return _write(tmp_path_factory.mktemp("pictures"), {"train": 160, "test": 80})
+def images_root(tmp_path_factory):
+    """A folder of 160 train and 80 test images of 32x32 in the published layout."""
+    return _write(tmp_path_factory.mktemp("images"), {"train": 160, "test": 80})

@@ -44,7 +44,7 @@ def gpu_check(*arguments):
 
 @pytest.mark.slow
 def test_it_runs_with_torch_torchvision_and_numpy_alone():
-    found = gpu_check("--pictures", "64", "--resolution", "32", "--batch-size", "8", "--steps", "2")
+    found = gpu_check("--images", "64", "--resolution", "32", "--batch-size", "8", "--steps", "2")
     assert found.returncode == 0, found.stderr
     assert "losses agree" in found.stdout
     assert "images/s; the same step on one batch: " in found.stdout
@@ -56,7 +56,7 @@ def test_it_runs_with_torch_torchvision_and_numpy_alone():
     ("arguments", "message"),
     [
         (("--resolution", "60"), "a resolution is a multiple of 8, not 60"),
-        (("--pictures", "4"), "2 pairs to 4"),
+        (("--images", "4"), "2 pairs to 4"),
         (("--precision", "float8"), "invalid choice: 'float8'"),
     ],
 )

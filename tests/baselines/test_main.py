@@ -10,9 +10,9 @@ from ident3d.__main__ import main as ident3d_main
 QUICK = ("--batch-size", "8", "--validation", "60", "--device", "cpu", "--threads", "1")
 
 
-def test_train_makes_a_run_folder(pictures_root, tmp_path):
+def test_train_makes_a_run_folder(images_root, tmp_path):
     run = tmp_path / "run"
-    arguments = ["train", "infonce-sphere", str(pictures_root), "--out", str(run), "--steps", "2", *QUICK]
+    arguments = ["train", "infonce-sphere", str(images_root), "--out", str(run), "--steps", "2", *QUICK]
     assert main([*arguments, "--conditional", "normal(sigma=0.3)", "--temperature", "0.5"]) == 0
     assert {"options.json", "metrics.jsonl", "checkpoint.pt", "report.html"} <= {item.name for item in run.iterdir()}
     recipe = json.loads((run / "options.json").read_text())["options"]["recipe"]
@@ -24,17 +24,17 @@ def test_train_makes_a_run_folder(pictures_root, tmp_path):
     [
         (["infonce", "ROOT"], (2, "there is no recipe 'infonce'; there are infonce-box")),
         (["infonce-box", "ROOT", "--device", "gpu"], (2, "a device is auto, cpu, cuda or cuda:N, not 'gpu'")),
-        (["infonce-box", "ROOT", "--validation", "60"], (2, "100 training pictures are fewer than a batch of 512")),
-        (["infonce-box", "ROOT", "--validation", "90"], (2, "the dataset has 160 pictures")),
-        (["infonce-box", "ROOT", *QUICK, "--validation", "12"], (2, "validation on 12 pictures: ")),
+        (["infonce-box", "ROOT", "--validation", "60"], (2, "100 training images are fewer than a batch of 512")),
+        (["infonce-box", "ROOT", "--validation", "90"], (2, "the dataset has 160 images")),
+        (["infonce-box", "ROOT", *QUICK, "--validation", "12"], (2, "validation on 12 images: ")),
         (["infonce-box", "ROOT", "--conditional", "vmf(kappa=3)", *QUICK], (2, "is not defined on Box")),
         (["aninfonce-box-exact", "ROOT", *QUICK], (1, "no exact positives")),
         (["infonce-box", "NOWHERE", *QUICK], (2, "nowhere")),
     ],
 )
-def test_bad_input_is_one_line_and_no_run(pictures_root, tmp_path, caplog, arguments, answer):
+def test_bad_input_is_one_line_and_no_run(images_root, tmp_path, caplog, arguments, answer):
     status, message = answer
-    places = {"ROOT": str(pictures_root), "NOWHERE": str(tmp_path / "nowhere")}
+    places = {"ROOT": str(images_root), "NOWHERE": str(tmp_path / "nowhere")}
     out = tmp_path / "run"
     assert main(["train", *(places.get(a, a) for a in arguments), "--out", str(out)]) == status
     assert message in caplog.text
@@ -42,21 +42,21 @@ def test_bad_input_is_one_line_and_no_run(pictures_root, tmp_path, caplog, argum
 
 
 @pytest.fixture(scope="module")
-def trained(pictures_root, tmp_path_factory):
+def trained(images_root, tmp_path_factory):
     run = tmp_path_factory.mktemp("trained")
-    arguments = ["train", "supervised", str(pictures_root), "--out", str(run), "--steps", "1", *QUICK]
+    arguments = ["train", "supervised", str(images_root), "--out", str(run), "--steps", "1", *QUICK]
     assert main(arguments) == 0
     return run
 
 
 @pytest.mark.slow
-def test_a_run_and_its_export_embed_the_same(pictures_root, trained, tmp_path, capsys):
+def test_a_run_and_its_export_embed_the_same(images_root, trained, tmp_path, capsys):
     from ident3d import Submission, ThreeDIdent
 
     onnx, own, foreign = tmp_path / "encoder.onnx", tmp_path / "own.zip", tmp_path / "foreign"
     assert main(["export", str(trained), str(onnx)]) == 0
     assert capsys.readouterr().out == f"{onnx}\n"
-    common = [str(pictures_root), "--authors", "A. Author", "--device", "cpu"]
+    common = [str(images_root), "--authors", "A. Author", "--device", "cpu"]
     assert main(["embed", str(trained), *common, "-o", str(own)]) == 0
     said = ["--name", "mine", "--method", "m", "--architecture", "a", "--training-data", "t", "--conditional", "c"]
     assert main(["embed", str(onnx), *common, "--out", str(foreign), *said]) == 0
@@ -64,8 +64,8 @@ def test_a_run_and_its_export_embed_the_same(pictures_root, trained, tmp_path, c
     np.testing.assert_allclose(submissions[0].embeddings[0], submissions[1].embeddings[0], atol=1e-5)
     metadata = submissions[0].metadata
     assert (metadata.name, metadata.role, metadata.steps, metadata.split) == ("supervised", "ceiling", 1, "test")
-    assert metadata.fingerprint == ThreeDIdent(pictures_root, split="test").fingerprint
-    assert metadata.training_fingerprint == ThreeDIdent(pictures_root).fingerprint
+    assert metadata.fingerprint == ThreeDIdent(images_root, split="test").fingerprint
+    assert metadata.training_fingerprint == ThreeDIdent(images_root).fingerprint
     assert ident3d_main(["validate", str(own)]) == 0
 
 
@@ -93,22 +93,22 @@ def test_safetensors_hold_the_encoder_and_what_it_is(trained, tmp_path):
     ],
 )
 def test_what_cannot_be_embedded_or_exported_is_told(  # noqa: PLR0917 - fixtures
-    pictures_root, trained, tmp_path, caplog, arguments, answer
+    images_root, trained, tmp_path, caplog, arguments, answer
 ):
     status, message = answer
     file = tmp_path / "encoder.onnx"
     file.write_bytes(b"")
-    places = {"ROOT": str(pictures_root), "RUN": str(trained), "FILE": str(file), "NOWHERE": str(tmp_path / "nowhere")}
+    places = {"ROOT": str(images_root), "RUN": str(trained), "FILE": str(file), "NOWHERE": str(tmp_path / "nowhere")}
     assert main([places.get(a, a) for a in arguments]) == status
     assert message in caplog.text
 
 
-def test_what_a_run_keeps_of_what_two_views_share_is_told(pictures_root, trained, capsys):
-    arguments = ["information", str(trained), str(pictures_root), "--device", "cpu"]
+def test_what_a_run_keeps_of_what_two_views_share_is_told(images_root, trained, capsys):
+    arguments = ["information", str(trained), str(images_root), "--device", "cpu"]
     arguments += ["--conditional", "normal(sigma=0.5)"]
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["recipe"], found["step"], found["split"], found["pictures"]) == ("supervised", 1, "test", 80)
+    assert (found["recipe"], found["step"], found["split"], found["images"]) == ("supervised", 1, "test", 80)
     assert found["true"] == pytest.approx(3.18904, abs=1e-4)  # ten times 0.318904, by quadrature elsewhere
     assert found["share_of_true"] == pytest.approx(found["estimate"] / found["true"])
     assert found["matching_cap"] == pytest.approx(np.log(80))
@@ -124,8 +124,8 @@ def test_what_a_run_keeps_of_what_two_views_share_is_told(pictures_root, trained
         (("--conditional", "vmf(kappa=3)"), "is not defined on Box"),
     ],
 )
-def test_information_that_cannot_be_measured_is_told(pictures_root, trained, caplog, options, message):
-    assert main(["information", str(trained), str(pictures_root), "--device", "cpu", *options]) == 2
+def test_information_that_cannot_be_measured_is_told(images_root, trained, caplog, options, message):
+    assert main(["information", str(trained), str(images_root), "--device", "cpu", *options]) == 2
     assert message in caplog.text
 
 

@@ -17,11 +17,11 @@ class Mean(nn.Module):
 
 def test_torchscript_from_elsewhere_is_an_encoder(tmp_path):
     path = tmp_path / "encoder.ts"
-    pictures = torch.rand(2, 3, 4, 4)
+    images = torch.rand(2, 3, 4, 4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated, and its encoders are still about
-        torch.jit.trace(Mean(), pictures).save(str(path))
-    torch.testing.assert_close(load_portable(path, CPU)(pictures), pictures.mean((2, 3)))
+        torch.jit.trace(Mean(), images).save(str(path))
+    torch.testing.assert_close(load_portable(path, CPU)(images), images.mean((2, 3)))
 
 
 def test_what_is_no_encoder_is_told(tmp_path):

@@ -47,8 +47,8 @@ def test_an_unknown_recipe_is_answered_with_the_list():
     ("name", "changes", "message"),
     [
         ("infonce-box", {"conditional": None}, "matched pairs are drawn from a conditional"),
-        ("simclr", {"conditional": "normal(sigma=0.1)"}, "augmented pictures come from no conditional"),
-        ("infonce-box", {"loss": "supervised"}, "supervised loss takes single pictures"),
+        ("simclr", {"conditional": "normal(sigma=0.1)"}, "augmented images come from no conditional"),
+        ("infonce-box", {"loss": "supervised"}, "supervised loss takes single images"),
         ("infonce-box", {"learning_rate": 0.0}, "learning rate is positive, not 0"),
         ("infonce-box", {"steps": 0}, "not 0 of 512"),
     ],

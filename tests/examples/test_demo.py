@@ -1,4 +1,4 @@
-"""``make demo`` on few and small pictures: that the chain holds, not that anything is learned."""
+"""``make demo`` on few and small images: that the chain holds, not that anything is learned."""
 
 import importlib.util
 import json
@@ -53,14 +53,14 @@ def finished(demo, tmp_path_factory):
 
 def made(out):
     """What must not be made again, and when it was made."""
-    paths = [*out.glob("pictures/data/*.parquet"), *out.glob("runs/*/*.*"), *out.glob("submissions/*.zip")]
+    paths = [*out.glob("images/data/*.parquet"), *out.glob("runs/*/*.*"), *out.glob("submissions/*.zip")]
     return {path: path.stat().st_mtime_ns for path in paths}
 
 
 @needs_bpy
 @pytest.mark.slow
 def test_everything_is_where_it_is_said_to_be(finished):
-    for name in ("contact-sheet.png", "realised.png", "leaderboard/index.html", "pictures/manifest.json"):
+    for name in ("contact-sheet.png", "realised.png", "leaderboard/index.html", "images/manifest.json"):
         assert (finished / name).is_file()
     for name in ("supervised", "infonce", "aninfonce"):
         assert (finished / "runs" / name / "report.html").is_file()
@@ -75,7 +75,7 @@ def test_a_second_run_makes_nothing_again_and_shows_the_table(demo, finished, ca
     assert demo.main(["--out", str(finished), *SMALL]) == 0
     assert made(finished) == before
     shown = capsys.readouterr().out
-    table = shown[shown.index("R2 on 40 pictures") :]
+    table = shown[shown.index("R2 on 40 images") :]
     for name in ("supervised", "infonce", "aninfonce", "untrained", "chance", "position", "rotation", "hue"):
         assert name in table
     assert str(finished / "leaderboard" / "index.html") in shown

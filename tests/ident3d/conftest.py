@@ -1,4 +1,4 @@
-"""Small datasets on disk, of noise pictures, written without the code that reads them where that is possible."""
+"""Small datasets on disk, of noise images, written without the code that reads them where that is possible."""
 
 import hashlib
 from dataclasses import dataclass
@@ -77,9 +77,9 @@ def make_native(
             path = root / "data" / name
             shard = ShardRows(
                 np.arange(rows.start, rows.stop),
-                [encode(picture) for picture in made.pixels[split][part]],
+                [encode(image) for image in made.pixels[split][part]],
                 made.latents[split][part],
-                [encode(picture) for picture in made.pixels_pos[split][part]] if pairs else None,
+                [encode(image) for image in made.pixels_pos[split][part]] if pairs else None,
                 made.latents_pos[split][part] if pairs else None,
             )
             write_shard(path, shard)
@@ -99,8 +99,8 @@ def make_published(root, counts=COUNTS, *, side=SIDE, digits=None, nested=False)
         np.save(folder / "raw_latents.npy", made.latents[split].astype(np.float64))
         np.save(folder / "latents.npy", made.latents[split].astype(np.float64))
         width = digits or max(1, int(np.ceil(np.log10(count))))
-        for row, picture in enumerate(made.pixels[split]):
-            Image.fromarray(picture).save(folder / "images" / f"{row:0{width}d}.png")
+        for row, image in enumerate(made.pixels[split]):
+            Image.fromarray(image).save(folder / "images" / f"{row:0{width}d}.png")
     return made
 
 

@@ -55,7 +55,7 @@ def test_pixels_and_latents_are_kept_from_every_layout_to_every_other(request, t
     assert ThreeDIdent(out, "test").fingerprint == fingerprint
 
 
-def test_encoded_pictures_are_copied_as_they_are(native, published, tmp_path):
+def test_encoded_images_are_copied_as_they_are(native, published, tmp_path):
     convert(native.root, tmp_path / "a", "published")
     convert(published.root, tmp_path / "b", "native")
     for source, copy in ((native.root, tmp_path / "a"), (published.root, tmp_path / "b")):
@@ -186,7 +186,7 @@ def test_a_stale_cache_is_noticed_and_made_again(request, layout, tmp_path, make
     assert [path.name for path in moved.glob(".*")] == [".decoded.lock"]
 
 
-def test_a_cache_of_pictures_that_changed_under_the_same_latents_is_stale(native, make_native, tmp_path):
+def test_a_cache_of_images_that_changed_under_the_same_latents_is_stale(native, make_native, tmp_path):
     convert(native.root, native.root, "decoded")
     shutil.copytree(make_native(tmp_path / "larger", side=9).root, native.root, dirs_exist_ok=True)
     with pytest.raises(DatasetError, match="was not made from what lies beside it"):
@@ -202,7 +202,7 @@ def test_a_damaged_cache_is_made_again(native):
 
 
 def interrupt(monkeypatch, after):
-    """Let the conversion be interrupted when it has read ``after`` pictures."""
+    """Let the conversion be interrupted when it has read ``after`` images."""
     real = ident3d.storage.conversion.decode
     count = iter(range(after))
 
@@ -258,14 +258,14 @@ def test_of_processes_that_convert_to_one_place_one_works(native, tmp_path, to, 
     assert_same(native, tmp_path / "out", to)
 
 
-def test_a_damaged_picture_stops_the_conversion(published, tmp_path):
+def test_a_damaged_image_stops_the_conversion(published, tmp_path):
     (published.root / "train" / "images" / "33.png").write_bytes(b"\x89PNG\r\n\x1a\nhalf")
-    with pytest.raises(DatasetError, match=r"33\.png is no readable picture"):
+    with pytest.raises(DatasetError, match=r"33\.png is no readable image"):
         convert(published.root, tmp_path / "out", "native")
     assert not (tmp_path / "out").exists()
 
 
-def test_pictures_of_different_sizes_stop_the_conversion(published, tmp_path):
+def test_images_of_different_sizes_stop_the_conversion(published, tmp_path):
     Image.new("RGB", (9, 8)).save(published.root / "train" / "images" / "33.png")
     with pytest.raises(DatasetError, match=r"33\.png is 9x8 pixels; the dataset's are 8x8"):
         convert(published.root, tmp_path / "out", "decoded")
@@ -277,11 +277,11 @@ def test_a_dataset_that_is_still_being_rendered_is_not_converted(native, tmp_pat
     data["shards"] = [record for record in data["shards"] if record["name"] != "train-00001-of-00003.parquet"]
     (native.root / "manifest.json").write_text(json.dumps(data))
     (native.root / "data" / "train-00001-of-00003.parquet").unlink()
-    with pytest.raises(DatasetError, match="holds 38 of the 70 pictures of the split 'train'"):
+    with pytest.raises(DatasetError, match="holds 38 of the 70 images of the split 'train'"):
         convert(native.root, tmp_path / "out", to)
 
 
-def test_pictures_in_other_formats_keep_their_pixels(tmp_path, make_native):
+def test_images_in_other_formats_keep_their_pixels(tmp_path, make_native):
     def webp(pixels):
         file = io.BytesIO()
         Image.fromarray(pixels).save(file, "WEBP", lossless=True)
@@ -344,5 +344,5 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path, make_native):
         convert(made.root, tmp_path / f"{count}-out", "decoded")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    pictures, latents = 3000 * 16 * 16 * 3, 3000 * (40 + 8)
-    assert peaks[1] - peaks[0] < 3 * latents < pictures / 5
+    images, latents = 3000 * 16 * 16 * 3, 3000 * (40 + 8)
+    assert peaks[1] - peaks[0] < 3 * latents < images / 5

@@ -34,7 +34,7 @@ def made(request):
     return request.getfixturevalue(request.param)
 
 
-def test_items_are_the_pictures_and_latents_of_their_rows(made):
+def test_items_are_the_images_and_latents_of_their_rows(made):
     data = ThreeDIdent(made.root, split="train")
     assert len(data) == 70
     for index in (0, 31, 32, 69, -1, -70):
@@ -93,7 +93,7 @@ def test_rows_of_a_batch_are_integers_in_range(made):
         data.pixels([True, False])
 
 
-def test_the_transform_gets_the_picture(made):
+def test_the_transform_gets_the_image(made):
     image, _ = ThreeDIdent(made.root, transform=as_tensor)[7]
     np.testing.assert_array_equal(image, made.pixels["train"][7])
 
@@ -118,7 +118,7 @@ def test_pickling_keeps_items_and_makes_no_second_copy_of_latents(made):
 
 
 def replaced_by_another(root, make_native, tmp_path, layout):
-    """Put other pictures with other latents in the place of a dataset, with the same names and counts."""
+    """Put other images with other latents in the place of a dataset, with the same names and counts."""
     from ident3d.storage.conversion import convert
 
     counts = {"extra": 1, "train": 70, "test": 9}  # which makes the random numbers of the others differ
@@ -201,22 +201,22 @@ def test_loaders_with_workers_of_every_start_method(request, layout, method):
     np.testing.assert_array_equal(images, made.pixels["train"][order])
 
 
-def spoil_pictures(root):
-    """Overwrite the picture bytes of a dataset in either layout, and nothing else."""
+def spoil_images(root):
+    """Overwrite the image bytes of a dataset in either layout, and nothing else."""
     for path in root.glob("*/images/*.png"):
-        path.write_bytes(b"no picture")
+        path.write_bytes(b"no image")
     for path in root.glob("data/*.parquet"):
         data = path.read_bytes()
         path.write_bytes(data.replace(b"\x89PNG\r\n\x1a\n", b"nothing!"))
 
 
 @pytest.mark.parametrize("layout", ["native", "published"])
-def test_latents_never_decode_a_picture(request, layout):
+def test_latents_never_decode_an_image(request, layout):
     made = request.getfixturevalue(layout)
-    spoil_pictures(made.root)
+    spoil_images(made.root)
     data = ThreeDIdent(made.root)
     np.testing.assert_array_equal(data.latents, made.latents["train"])
-    with pytest.raises(DatasetError, match="is no readable picture"):  # which shows that they were spoiled
+    with pytest.raises(DatasetError, match="is no readable image"):  # which shows that they were spoiled
         data[0]
 
 
@@ -250,13 +250,13 @@ def test_exact_positives_are_there_where_they_were_rendered(native, native_pairs
         plain.pixels([0], positive=True)
 
 
-def test_encoded_pictures_are_image_files(made):
+def test_encoded_images_are_image_files(made):
     assert ThreeDIdent(made.root).encoded(-1).startswith(b"\x89PNG")
 
 
 def test_the_text_of_a_dataset_says_what_it_is(native):
     text = repr(ThreeDIdent(native.root, split="test"))
-    assert text == f"ThreeDIdent({str(native.root)!r}, split='test'): 9 pictures, native layout"
+    assert text == f"ThreeDIdent({str(native.root)!r}, split='test'): 9 images, native layout"
 
 
 def test_a_home_folder_is_understood(native, monkeypatch):

@@ -253,7 +253,7 @@ def test_a_damaged_split_is_named_and_left_alone(source, server, tmp_path):
     root = tmp_path / "root"
     shutil.copytree(source.root, root)
     (root / "train" / "images" / "03.png").unlink()
-    with pytest.raises(DatasetError, match=r"11 pictures in .* but 12 rows of latents"):
+    with pytest.raises(DatasetError, match=r"11 images in .* but 12 rows of latents"):
         download_published(root, source=server.url)
     assert server.asked == []
 
@@ -296,7 +296,7 @@ def test_an_archive_that_explodes_is_stopped(server, tmp_path):
     with tarfile.open(fileobj=file, mode="w:gz") as tar:
         info, data = member("3dident/train/images/0.png", bytes(1 << 20))
         tar.addfile(info, io.BytesIO(data))
-    with pytest.raises(DatasetError, match=r"unpacks to more than .* it is not an archive of pictures"):
+    with pytest.raises(DatasetError, match=r"unpacks to more than .* it is not an archive of images"):
         download_published(tmp_path / "root", **serve_archive(server, file.getvalue()))
 
 
@@ -312,10 +312,10 @@ def test_a_file_that_is_no_archive_of_a_dataset(server, tmp_path, data):
         download_published(tmp_path / "root", **serve_archive(server, data))
 
 
-def test_an_archive_whose_pictures_and_latents_disagree(source, server, tmp_path):
+def test_an_archive_whose_images_and_latents_disagree(source, server, tmp_path):
     (source.root / "train" / "images" / "07.png").unlink()
     served = serve_archive(server, archive_of(source.root / "train", "anything"))
-    with pytest.raises(DatasetError, match=r"11 pictures in .* but 12 rows of latents"):
+    with pytest.raises(DatasetError, match=r"11 images in .* but 12 rows of latents"):
         download_published(tmp_path / "root", **served)
     assert not (tmp_path / "root" / "train").exists()
 

@@ -90,13 +90,13 @@ def test_info_shows_what_the_dataset_makes_of_a_conditional(native, tmp_path, ca
     assert main([*arguments, "--plot", str(plot)]) == 0
     shown = capsys.readouterr().out
     assert "native layout" in shown
-    assert "normal(sigma=0.1) matched in 70 pictures, from 4,000 pairs" in shown
+    assert "normal(sigma=0.1) matched in 70 images, from 4,000 pairs" in shown
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert main([*arguments, "--json"]) == 0
     realised = json.loads(capsys.readouterr().out)["realised_conditional"]
     # 0.0976 is the width of the conditional's own displacement in the box, 0.0976 / sqrt(2 * 4000) its error.
     np.testing.assert_allclose(realised["nominal_std"], 0.0976, atol=5 * 0.0976 / 8000**0.5)
-    assert min(realised["realised_std"]) > 0.3  # in 70 pictures the nearest one is far away
+    assert min(realised["realised_std"]) > 0.3  # in 70 images the nearest one is far away
 
 
 def test_info_matches_in_the_metric_of_the_conditional_when_asked_to(tmp_path, make_native, capsys):
@@ -168,14 +168,14 @@ def test_a_bar_shows_how_far_a_conversion_is_on_a_terminal(published, tmp_path):
     os.close(reading)
     assert done.returncode == 0
     assert "79/79" in shown
-    assert "pictures" in shown
+    assert "images" in shown
 
 
 def test_verify_ends_with_1_where_something_is_wrong(published, capsys):
-    (published.root / "train" / "images" / "05.png").write_bytes(b"no picture")
+    (published.root / "train" / "images" / "05.png").write_bytes(b"no image")
     assert main(["verify", str(published.root)]) == 1
     shown = capsys.readouterr().out
-    assert "id 5, is no readable picture" in shown
+    assert "id 5, is no readable image" in shown
     assert "1 fault" in shown
 
 

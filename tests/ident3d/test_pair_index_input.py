@@ -40,8 +40,8 @@ def test_columns_are_named_as_the_dataset_names_them():
 @pytest.mark.parametrize(
     ("latents", "message"),
     [
-        (rows(1), "2 pictures or more, got 1"),
-        (rows(0), "2 pictures or more, got 0"),
+        (rows(1), "2 images or more, got 1"),
+        (rows(0), "2 images or more, got 0"),
         (rows(9).reshape(-1), r"shape \(N, d\), not shape \(90,\)"),
         (np.zeros((4, 0)), r"not shape \(4, 0\)"),
         (np.array([["a"] * 10] * 3), "dtype <U1"),

@@ -19,9 +19,9 @@ from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.normalise import Normalise
 from ident3d.pairs.rendered import RenderedPairs
 from ident3d.spaces import Sphere
-from tests.ident3d.pair_pictures import NumberedPictures, rows_of
+from tests.ident3d.pair_images import NumberedImages, rows_of
 
-DATA = NumberedPictures(1500, pairs=True)
+DATA = NumberedImages(1500, pairs=True)
 
 
 def matched(**options):
@@ -44,7 +44,7 @@ def assert_equal_batches(left, right):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
 
 
-def test_a_batch_holds_pictures_latents_and_ids_that_belong_together():
+def test_a_batch_holds_images_latents_and_ids_that_belong_together():
     batch = matched().batch(5)
     assert len(batch) == 16
     assert batch.number == 5
@@ -114,7 +114,7 @@ def test_any_number_of_workers_gives_the_same_stream(workers):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_workers_only_match_where_pictures_are_decoded():
+def test_workers_only_match_where_images_are_decoded():
     stream = matched().shard(1, 2)
     decoded = stream.on_device("cpu")
     assert decoded.data.layout == "decoded"
@@ -139,9 +139,7 @@ def test_any_way_of_starting_workers_gives_the_same_stream(method):
 
 @pytest.mark.slow
 def test_spawned_workers_end_well_in_the_middle_of_a_stream():
-    batches = iter(
-        PositivePairs(NumberedPictures(600, size=64), Normal(0.1)).loader(2, multiprocessing_context="spawn")
-    )
+    batches = iter(PositivePairs(NumberedImages(600, size=64), Normal(0.1)).loader(2, multiprocessing_context="spawn"))
     for _ in range(6):
         next(batches)
     workers = multiprocessing.active_children()
@@ -177,10 +175,10 @@ def test_rendered_pairs_are_the_exact_ones():
     assert torch.equal(batch.ids, batch.ids_pos)
     assert torch.equal(batch.z_pos, DATA.latents_pos[batch.ids])
     with pytest.raises(DatasetError, match="render ROOT --pairs"):
-        RenderedPairs(NumberedPictures(10))
+        RenderedPairs(NumberedImages(10))
 
 
-def test_augmented_pairs_are_two_views_of_one_picture():
+def test_augmented_pairs_are_two_views_of_one_image():
     batch = AugmentedPairs(DATA, 32, 0).batch(0)
     assert torch.equal(batch.ids, batch.ids_pos)
     assert torch.equal(batch.z, batch.z_pos)
@@ -214,7 +212,7 @@ def test_a_batch_moves_as_one():
     assert batch.number == 0
 
 
-def test_transform_is_applied_to_both_pictures():
+def test_transform_is_applied_to_both_images():
     plain, changed = matched().batch(1), matched(transform=Normalise((0.5, 0.4, 0.3), (0.2, 0.1, 0.3))).batch(1)
     for raw, normal in ((plain.x, changed.x), (plain.x_pos, changed.x_pos)):
         mean, std = np.array([0.5, 0.4, 0.3])[:, None, None], np.array([0.2, 0.1, 0.3])[:, None, None]
@@ -225,7 +223,7 @@ def test_transform_is_applied_to_both_pictures():
 
 
 def test_own_index_and_space():
-    data = NumberedPictures(400)
+    data = NumberedImages(400)
     data.latents = data.latents / data.latents.norm(dim=1, keepdim=True)
     pairs = PositivePairs(data, VonMisesFisher(50.0), 64, space=Sphere(10), index=PairIndex(data.latents, "torch"))
     batch = pairs.batch(0)
@@ -239,9 +237,9 @@ def test_three_lines_serve_pairs_of_the_sample():
     batch = next(iter(pairs.loader(num_workers=1)))
     assert batch.x.shape == (8, 3, 64, 64)
     for rows, x in ((batch.ids, batch.x), (batch.ids_pos, batch.x_pos)):
-        for row, picture in zip(rows.tolist(), x.permute(0, 2, 3, 1).numpy(), strict=True):
-            image, latents = data[row]
-            np.testing.assert_array_equal(picture, np.asarray(image))
+        for row, image in zip(rows.tolist(), x.permute(0, 2, 3, 1).numpy(), strict=True):
+            item, latents = data[row]
+            np.testing.assert_array_equal(image, np.asarray(item))
             assert torch.equal(latents, data.latents[row])
     again = pickle.loads(pickle.dumps(pairs))  # noqa: S301 - our own bytes
     assert_equal_batches([again.batch(0)], [batch])
@@ -260,7 +258,7 @@ def test_a_device_that_is_not_there(device):
         ("sample", r"not from 'sample': open it with ident3d\.ThreeDIdent\('sample'\)"),
         (DATA.latents, "a Tensor lacks latents, factors, pixels"),
         (torch.utils.data.Subset(DATA, [0, 1]), "a Subset lacks latents, factors, pixels"),
-        (NumberedPictures, "the class NumberedPictures lacks latents"),
+        (NumberedImages, "the class NumberedImages lacks latents"),
         (None, "a NoneType lacks"),
     ],
 )
@@ -270,9 +268,9 @@ def test_what_is_no_dataset_is_refused(make, data, message):
 
 
 def test_a_dataset_whose_parts_disagree_is_refused():
-    data = NumberedPictures(20)
+    data = NumberedImages(20)
     data.factors = Factors(tuple(FACTORS)[:9])
-    with pytest.raises(ValueError, match=r"of shape \(20, 9\), for 20 pictures and the factors .*(20, 10\))"):
+    with pytest.raises(ValueError, match=r"of shape \(20, 9\), for 20 images and the factors .*(20, 10\))"):
         AugmentedPairs(data)
 
 
@@ -309,17 +307,17 @@ def test_unusable_requests_are_refused(stream):
         stream.loader(1.5)
     with pytest.raises(ValueError, match="prefetch_factor is 1 or larger, not 0"):
         stream.loader(1, prefetch_factor=0)
-    with pytest.raises(TypeError, match="the transform makes NoneType of pictures; expected a tensor"):
+    with pytest.raises(TypeError, match="the transform makes NoneType of images; expected a tensor"):
         matched(transform=lambda _: None).batch(0)
-    with pytest.raises(TypeError, match="views of a picture are drawn by a SimCLRViews, not by 5"):
+    with pytest.raises(TypeError, match="views of an image are drawn by a SimCLRViews, not by 5"):
         AugmentedPairs(DATA, views=5)
 
 
 def test_unusable_arguments_are_refused():
-    with pytest.raises(ValueError, match="2 pictures or more, got 1"):
-        PositivePairs(NumberedPictures(1), Normal(0.1))
+    with pytest.raises(ValueError, match="2 images or more, got 1"):
+        PositivePairs(NumberedImages(1), Normal(0.1))
     with pytest.raises(ValueError, match="this one is empty"):
-        AugmentedPairs(NumberedPictures(0))
+        AugmentedPairs(NumberedImages(0))
     with pytest.raises(TypeError, match=r"expected a conditional, such as .*, not 'normal\(sigma=0.1\)'"):
         PositivePairs(DATA, "normal(sigma=0.1)")
     with pytest.raises(ValueError, match="batch_size is 1 or larger"):
@@ -329,7 +327,7 @@ def test_unusable_arguments_are_refused():
     with pytest.raises(ValueError, match="0 or larger"):
         matched(seed=-1)
     with pytest.raises(ValueError, match="holds 1500 rows of 10, the dataset 20 of 10"):
-        PositivePairs(NumberedPictures(20), Normal(0.1), index=PairIndex(DATA.latents))
+        PositivePairs(NumberedImages(20), Normal(0.1), index=PairIndex(DATA.latents))
     with pytest.raises(ValueError, match="not one of this dataset"):
         matched(index=PairIndex(DATA.latents.flip(0)))
     with pytest.raises(ValueError, match="not defined on"):

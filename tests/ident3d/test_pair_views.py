@@ -10,7 +10,7 @@ from ident3d.pairs import augmented as colour
 from ident3d.pairs.augmented import SimCLRViews, crop_and_resize
 
 
-def pictures(n=6, height=24, width=24):
+def images(n=6, height=24, width=24):
     return torch.rand(n, 3, height, width, generator=torch.Generator().manual_seed(0))
 
 
@@ -21,9 +21,9 @@ def amounts(low, high, n=6):
 @pytest.mark.parametrize("size", [(24, 24), (16, 40)])
 def test_crop_and_resize_is_that_of_torchvision(size):
     boxes = torch.tensor([[0, 0, *size], [3, 5, 7, 11], [0, 0, 1, 1], [size[0] - 4, size[1] - 9, 4, 9]])
-    x = pictures(4, *size)
-    for picture, box, view in zip(x, boxes.tolist(), crop_and_resize(x, boxes), strict=True):
-        torch.testing.assert_close(view, vision.resized_crop(picture, *box, list(size)), atol=1e-5, rtol=0)
+    x = images(4, *size)
+    for image, box, view in zip(x, boxes.tolist(), crop_and_resize(x, boxes), strict=True):
+        torch.testing.assert_close(view, vision.resized_crop(image, *box, list(size)), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_crop_and_resize_is_that_of_torchvision(size):
     ],
 )
 def test_changes_of_colour_are_those_of_torchvision(change, reference, low, high):
-    x, by = pictures(), amounts(low, high)
-    x[0] = x[0].mean(dim=0)  # a grey picture has no hue
+    x, by = images(), amounts(low, high)
+    x[0] = x[0].mean(dim=0)  # a grey image has no hue
     x[1], x[2, 1] = 0, x[2, 0]
-    for picture, amount, changed in zip(x, by.flatten().tolist(), change(x, by), strict=True):
-        torch.testing.assert_close(changed, reference(picture, amount), atol=2e-5, rtol=0)
+    for image, amount, changed in zip(x, by.flatten().tolist(), change(x, by), strict=True):
+        torch.testing.assert_close(changed, reference(image, amount), atol=2e-5, rtol=0)
 
 
 def test_luminance_is_that_of_torchvision():
-    x = pictures()
+    x = images()
     torch.testing.assert_close(colour.luminance(x), vision.rgb_to_grayscale(x), atol=1e-6, rtol=0)
 
 
@@ -71,15 +71,15 @@ def test_a_crop_that_never_fits_is_the_largest_in_the_middle():
 
 
 def test_views_drop_colour_as_often_as_they_should():
-    x = (pictures(4000, 4, 4) * 255).to(torch.uint8)
+    x = (images(4000, 4, 4) * 255).to(torch.uint8)
     views = SimCLRViews(area=(1.0, 1.0), ratio=(1.0, 1.0), jitter_probability=0.0)(x, torch.Generator().manual_seed(0))
     grey = (views == views[:, :1]).flatten(1).all(dim=1)
     assert grey.double().mean().item() == pytest.approx(0.2, abs=0.025)
     assert torch.equal(views[~grey], x[~grey])
 
 
-def test_views_jitter_as_often_as_they_should_and_each_picture_by_its_own_amount():
-    x = (pictures(1, 8, 8) * 255).to(torch.uint8).expand(2000, -1, -1, -1)
+def test_views_jitter_as_often_as_they_should_and_each_image_by_its_own_amount():
+    x = (images(1, 8, 8) * 255).to(torch.uint8).expand(2000, -1, -1, -1)
     still = SimCLRViews(area=(1.0, 1.0), ratio=(1.0, 1.0), grey_probability=0.0)
     views = still(x, torch.Generator().manual_seed(0))
     changed = (views != x).flatten(1).any(dim=1)
@@ -94,7 +94,7 @@ def test_views_jitter_as_often_as_they_should_and_each_picture_by_its_own_amount
 
 
 def test_views_follow_from_the_generator():
-    x = (pictures(20) * 255).to(torch.uint8)
+    x = (images(20) * 255).to(torch.uint8)
     first, again, other = (SimCLRViews()(x, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

@@ -10,9 +10,9 @@ from ident3d.matching.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import realised_conditional
 from ident3d.spaces import Box
-from tests.ident3d.pair_pictures import NumberedPictures
+from tests.ident3d.pair_images import NumberedImages
 
-TOO_FEW = "pictures are too few for"
+TOO_FEW = "images are too few for"
 OTHERS = Factors(tuple(Factor(f"knob_{letter}", "knobs", 0.0, 1.0, "1") for letter in "abcdefghij"))
 
 
@@ -20,20 +20,20 @@ def latents(n, width=10):
     return torch.from_numpy(sample_latents(n))[:, :width]
 
 
-def test_25_000_pictures_and_sigma_0_1_as_measured_elsewhere():
-    with pytest.warns(UserWarning, match=r"25,000 pictures are too few for normal\(sigma=0\.1\)"):
+def test_25_000_images_and_sigma_0_1_as_measured_elsewhere():
+    with pytest.warns(UserWarning, match=r"25,000 images are too few for normal\(sigma=0\.1\)"):
         found = realised_conditional(latents(25_000), Normal(0.1), draws=10_000)
     assert np.mean(found.nominal_std) == pytest.approx(0.0976, abs=0.001)
     assert np.mean(found.realised_std) == pytest.approx(0.241, abs=0.002)
     assert found.distance == pytest.approx(0.700, abs=0.01)
-    assert found.pictures == 25_000
+    assert found.images == 25_000
     assert found.draws == 10_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "realised"), [(0.05, 0.179), (0.1, 0.195), (0.2, 0.251)])
 @pytest.mark.filterwarnings(f"ignore:.*{TOO_FEW}")
-def test_250_000_pictures_as_measured_elsewhere(sigma, realised):
+def test_250_000_images_as_measured_elsewhere(sigma, realised):
     found = realised_conditional(latents(250_000), Normal(sigma), draws=8000)
     assert np.mean(found.realised_std) == pytest.approx(realised, abs=0.002)
     if sigma == 0.1:
@@ -103,7 +103,7 @@ def test_correlation_is_that_of_numpy():
 
 
 def test_streams_report_it_with_their_own_index():
-    data = NumberedPictures(500)
+    data = NumberedImages(500)
     sigma = (0.1,) * 5 + (0.8,) * 5
     pairs = PositivePairs(data, Normal(sigma), 8, index=PairIndex(data.latents, scale=sigma))
     with pytest.warns(UserWarning, match=TOO_FEW):

@@ -26,13 +26,13 @@ def test_arrays_are_mapped_and_latents_can_be_written_to_without_changing_the_fi
     assert (cache / "train-latents.npy").read_bytes() == before
 
 
-def test_pictures_are_plain_arrays_in_the_order_of_numpy(cache, native):
+def test_images_are_plain_arrays_in_the_order_of_numpy(cache, native):
     pixels = np.load(cache / "train-pixels.npy")
     np.testing.assert_array_equal(pixels, native.pixels["train"])
     assert pixels.dtype == np.uint8
 
 
-def test_pictures_are_encoded_when_somebody_asks(cache, native):
+def test_images_are_encoded_when_somebody_asks(cache, native):
     encoded = DecodedSplit(cache.parent, "train").encoded(12)
     np.testing.assert_array_equal(decode(encoded, "row 12"), native.pixels["train"][12])
 
@@ -54,7 +54,7 @@ def test_an_array_that_is_missing(cache):
 
 def test_arrays_of_different_lengths(cache):
     np.save(cache / "train-latents.npy", np.zeros((69, 10), np.float32))
-    with pytest.raises(DatasetError, match="70 pictures, 69 rows of latents and 70 ids"):
+    with pytest.raises(DatasetError, match="70 images, 69 rows of latents and 70 ids"):
         DecodedSplit(cache.parent, "train")
 
 
@@ -65,7 +65,7 @@ def test_counts_that_the_record_does_not_know(cache):
         DecodedSplit(cache.parent, "train")
 
 
-def test_pictures_of_another_type(cache):
+def test_images_of_another_type(cache):
     np.save(cache / "train-pixels.npy", np.zeros((70, 8, 8, 3)))
     with pytest.raises(DatasetError, match=r"expected \(N, H, W, 3\) uint8, not \(70, 8, 8, 3\) float64"):
         DecodedSplit(cache.parent, "train")

@@ -65,7 +65,7 @@ def test_a_finished_shard_that_is_missing(native):
 
 def test_a_shard_with_fewer_rows_than_recorded(native):
     path = native.root / "data" / SECOND
-    images = [encode_png(picture) for picture in native.pixels["train"][32:60]]
+    images = [encode_png(image) for image in native.pixels["train"][32:60]]
     write_shard(path, ShardRows(np.arange(32, 60), images, native.latents["train"][32:60]))
     with pytest.raises(DatasetError, match="holds 28 rows, but the manifest says 32"):
         NativeSplit(native.root, "train")
@@ -101,10 +101,10 @@ def test_without_a_manifest_the_names_of_the_shards_tell_what_is_missing(tmp_pat
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.5])
-def test_latents_that_no_picture_can_have(native, value):
+def test_latents_that_no_image_can_have(native, value):
     latents = native.latents["train"][32:64].copy()
     latents[5, 7] = value
-    images = [encode_png(picture) for picture in native.pixels["train"][32:64]]
+    images = [encode_png(image) for image in native.pixels["train"][32:64]]
     write_shard(native.root / "data" / SECOND, ShardRows(np.arange(32, 64), images, latents))
     with pytest.raises(DatasetError, match=f"row 37, object_hue is {value}"):
         NativeSplit(native.root, "train")
@@ -131,13 +131,13 @@ def test_a_foreign_parquet_file_of_that_name(native):
         NativeSplit(native.root, "test")
 
 
-def test_a_damaged_picture_is_named(native):
+def test_a_damaged_image_is_named(native):
     path = native.root / "data" / SECOND
     data = path.read_bytes()
     place = data.index(encode_png(native.pixels["train"][40])) + 40
     path.write_bytes(data[:place] + bytes(20) + data[place + 20 :])
     split = NativeSplit(native.root, "train")
-    with pytest.raises(DatasetError, match=rf"{SECOND}, row 8, is no readable picture"):
+    with pytest.raises(DatasetError, match=rf"{SECOND}, row 8, is no readable image"):
         split.pixels(40)
     split.pixels(41)
 
@@ -149,7 +149,7 @@ def test_shards_with_and_without_positives(native_pairs):
         NativeSplit(native_pairs.root, "train")
 
 
-def test_pictures_of_different_sizes_do_not_make_a_batch(native):
+def test_images_of_different_sizes_do_not_make_a_batch(native):
     path = native.root / "data" / SECOND
     images = [encode_png(np.zeros((8, 8 + k % 2, 3), np.uint8)) for k in range(32)]
     write_shard(path, ShardRows(np.arange(32, 64), images, native.latents["train"][32:64]))

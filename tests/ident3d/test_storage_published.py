@@ -21,7 +21,7 @@ def test_names_are_padded_to_the_digits_of_the_published_archives(count):
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("digits", [None, 6])
-def test_pictures_belong_to_latents_by_their_number(tmp_path, make_published, nested, digits):
+def test_images_belong_to_latents_by_their_number(tmp_path, make_published, nested, digits):
     made = make_published(tmp_path / "data", {"train": 101, "test": 9}, digits=digits, nested=nested)
     assert published_splits(made.root) == ["train", "test"]
     split = PublishedSplit(made.root, "train")
@@ -38,7 +38,7 @@ def test_a_split_may_have_any_name_but_a_hidden_one(published):
     assert len(PublishedSplit(published.root, "validation").ids) == 9
 
 
-def test_other_files_among_the_pictures_are_no_pictures(published):
+def test_other_files_among_the_images_are_no_images(published):
     (published.root / "train" / "images" / "Thumbs.db").write_bytes(b"")
     (published.root / "train" / "images" / "._00.png").write_bytes(b"what macOS puts into archives")
     assert len(PublishedSplit(published.root, "train").ids) == 70
@@ -46,14 +46,14 @@ def test_other_files_among_the_pictures_are_no_pictures(published):
 
 def test_counts_that_disagree(published):
     (published.root / "train" / "images" / "17.png").unlink()
-    with pytest.raises(DatasetError, match=r"69 pictures in .* but 70 rows of latents"):
+    with pytest.raises(DatasetError, match=r"69 images in .* but 70 rows of latents"):
         PublishedSplit(published.root, "train")
 
 
-def test_a_picture_under_a_wrong_name(published):
+def test_an_image_under_a_wrong_name(published):
     images = published.root / "train" / "images"
     (images / "17.png").rename(images / "70.png")
-    with pytest.raises(DatasetError, match=r"17\.png is missing, though there are 70 pictures"):
+    with pytest.raises(DatasetError, match=r"17\.png is missing, though there are 70 images"):
         PublishedSplit(published.root, "train")
 
 
@@ -69,7 +69,7 @@ def test_names_of_which_only_some_are_padded(published):
         PublishedSplit(published.root, "train")
 
 
-def test_a_picture_that_vanishes_later(published):
+def test_an_image_that_vanishes_later(published):
     split = PublishedSplit(published.root, "train")
     (published.root / "train" / "images" / "17.png").unlink()
     with pytest.raises(DatasetError, match=r"17\.png is missing; fetch the archive again"):
@@ -77,14 +77,14 @@ def test_a_picture_that_vanishes_later(published):
 
 
 @pytest.mark.parametrize("kept", [0, 8, 60, -60])
-def test_a_truncated_picture(published, kept):
+def test_a_truncated_image(published, kept):
     path = published.root / "train" / "images" / "17.png"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(DatasetError, match=r"17\.png is no readable picture"):
+    with pytest.raises(DatasetError, match=r"17\.png is no readable image"):
         PublishedSplit(published.root, "train").pixels(17)
 
 
-def test_grey_and_transparent_pictures_are_read_as_rgb(published):
+def test_grey_and_transparent_images_are_read_as_rgb(published):
     grey = np.arange(64, dtype=np.uint8).reshape(8, 8)
     Image.fromarray(grey).save(published.root / "train" / "images" / "00.png")
     Image.fromarray(np.dstack([published.pixels["train"][1], grey])).save(
@@ -96,7 +96,7 @@ def test_grey_and_transparent_pictures_are_read_as_rgb(published):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1.001])
-def test_latents_that_no_picture_can_have(published, value):
+def test_latents_that_no_image_can_have(published, value):
     path = published.root / "train" / "raw_latents.npy"
     latents = np.load(path)
     latents[3, 9] = value

@@ -17,7 +17,7 @@ ROWS = 2 * ROWS_PER_GROUP + 3
 @pytest.fixture
 def rows():
     pixels = np.random.default_rng(0).integers(0, 256, (ROWS, 4, 4, 3), dtype=np.uint8)
-    images = [encode_png(picture) for picture in pixels]
+    images = [encode_png(image) for image in pixels]
     latents = sample_latents(2 * ROWS, seed=1)
     return ShardRows(np.arange(7, 7 + ROWS), images, latents[:ROWS], images[::-1], latents[ROWS:])
 
@@ -31,8 +31,8 @@ def test_a_shard_is_read_as_it_was_written(tmp_path, rows):
     np.testing.assert_array_equal(reader.index(), rows.index)
     np.testing.assert_array_equal(reader.latents(), rows.latents)
     np.testing.assert_array_equal(reader.latents(positive=True), rows.latents_pos)
-    assert [reader.picture(k) for k in range(ROWS)] == rows.images
-    assert [reader.picture(k, positive=True) for k in range(ROWS)] == rows.images_pos
+    assert [reader.image(k) for k in range(ROWS)] == rows.images
+    assert [reader.image(k, positive=True) for k in range(ROWS)] == rows.images_pos
 
 
 @pytest.mark.parametrize("settings", ["", "5e11"])
@@ -55,7 +55,7 @@ def test_a_shard_without_pairs_has_three_columns(tmp_path, rows):
     assert not ShardReader(path).has_pairs
 
 
-def test_datasets_shows_pictures_as_pictures_and_latents_as_vectors(tmp_path, rows):
+def test_datasets_shows_images_as_images_and_latents_as_vectors(tmp_path, rows):
     datasets = pytest.importorskip("datasets")
     path = tmp_path / "shard.parquet"
     write_shard(path, rows)

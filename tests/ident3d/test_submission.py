@@ -18,7 +18,7 @@ METADATA = Metadata(
     authors=("Ada L.", "Grace H."),
     method="InfoNCE on the box",
     encoder="ResNet18",
-    training_data="mini, 20,000 pictures",
+    training_data="mini, 20,000 images",
     conditional="Normal(sigma=0.1)",
     fingerprint="ab" * 32,
     seeds=(0, 7),

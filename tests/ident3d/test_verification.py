@@ -21,13 +21,13 @@ MANIFEST = Manifest(splits={"train": 12, "test": 6}, rows_per_shard=5, resolutio
 PAIRS = "normal(sigma=0.1)"
 
 
-def _picture(row, size=8):
+def _image(row, size=8):
     return encode_png(np.random.default_rng(row).integers(0, 256, (size, size, 3), dtype=np.uint8))
 
 
-def _flipped(picture):
-    """Change the checksum of the picture's data, which comes before the last chunk and decoding passes over."""
-    return picture[:-13] + bytes([picture[-13] ^ 1]) + picture[-12:]
+def _flipped(image):
+    """Change the checksum of the image's data, which comes before the last chunk and decoding passes over."""
+    return image[:-13] + bytes([image[-13] ^ 1]) + image[-12:]
 
 
 def _rows(manifest, split, rows):
@@ -35,8 +35,8 @@ def _rows(manifest, split, rows):
     second = (None, None)
     if manifest.pairs is not None:
         positives = exact_positives(latents, parse(manifest.pairs), manifest.seed, split=split, start=rows.start)
-        second = ([_picture(1000 + row) for row in rows], positives)
-    return ShardRows(np.array(rows), [_picture(row) for row in rows], latents, *second)
+        second = ([_image(1000 + row) for row in rows], positives)
+    return ShardRows(np.array(rows), [_image(row) for row in rows], latents, *second)
 
 
 def _write(root, manifest, changed=None):
@@ -72,10 +72,10 @@ def _with_row(rows, column, row, value):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda rows: _with_row(rows, "images", 2, b"no picture"), "id 7, is no readable picture"),
-        (lambda rows: _with_row(rows, "images", 2, _picture(7)[:-40]), "id 7, is no readable picture"),
-        (lambda rows: _with_row(rows, "images", 2, _flipped(_picture(7))), "id 7, is no readable picture"),
-        (lambda rows: _with_row(rows, "images", 2, _picture(7, 9)), "id 7: a picture of 9x9 pixels; expected 8x8"),
+        (lambda rows: _with_row(rows, "images", 2, b"no image"), "id 7, is no readable image"),
+        (lambda rows: _with_row(rows, "images", 2, _image(7)[:-40]), "id 7, is no readable image"),
+        (lambda rows: _with_row(rows, "images", 2, _flipped(_image(7))), "id 7, is no readable image"),
+        (lambda rows: _with_row(rows, "images", 2, _image(7, 9)), "id 7: an image of 9x9 pixels; expected 8x8"),
         (lambda rows: _with_row(rows, "latents", 1, 1.5), "row 1, position_x is 1.5"),
         (lambda rows: _with_row(rows, "latents", 1, np.nan), "row 1, position_x is nan"),
         (lambda rows: _with_row(rows, "latents", 1, 0.5), "1 rows of latents, 6 first, are not those of seed 2"),
@@ -84,7 +84,7 @@ def _with_row(rows, column, row, value):
             lambda rows: _with_row(rows, "latents_pos", 3, 0.5),
             "exact positives: 1 rows, 8 first, are not those of seed",
         ),
-        (lambda rows: _with_row(rows, "images_pos", 3, b""), "exact positives, id 8, is no readable picture"),
+        (lambda rows: _with_row(rows, "images_pos", 3, b""), "exact positives, id 8, is no readable image"),
         (lambda rows: replace(rows, images_pos=None, latents_pos=None), "no exact positives"),
     ],
 )
@@ -150,7 +150,7 @@ def test_given_latents_are_checked_by_their_checksum(tmp_path):
 
 
 def test_a_damaged_manifest_does_not_hide_the_shards(tmp_path):
-    root = _write(tmp_path, MANIFEST, {SECOND: lambda rows: _with_row(rows, "images", 2, b"no picture")})
+    root = _write(tmp_path, MANIFEST, {SECOND: lambda rows: _with_row(rows, "images", 2, b"no image")})
     (root / "manifest.json").write_text("{")
     faults = verify(root)
     assert "not JSON" in faults[0]
@@ -161,13 +161,13 @@ def test_other_layouts_are_verified_as_their_readers_see_them(tmp_path):
         (tmp_path / split / "images").mkdir(parents=True)
         np.save(tmp_path / split / "raw_latents.npy", sample_latents(count, 2, split=split))
         for row in range(count):
-            (tmp_path / split / "images" / f"{row:0{len(str(count - 1))}d}.png").write_bytes(_picture(row))
+            (tmp_path / split / "images" / f"{row:0{len(str(count - 1))}d}.png").write_bytes(_image(row))
     assert verify(tmp_path) == []
     (tmp_path / "train" / "images" / "03.png").write_bytes(b"")
-    (tmp_path / "test" / "images" / "5.png").write_bytes(_picture(5, 9))
+    (tmp_path / "test" / "images" / "5.png").write_bytes(_image(5, 9))
     faults = "\n".join(verify(tmp_path))
-    assert "id 3, is no readable picture" in faults
-    assert "id 5: a picture of 9x9 pixels; expected all square, and of one size" in faults
+    assert "id 3, is no readable image" in faults
+    assert "id 5: an image of 9x9 pixels; expected all square, and of one size" in faults
 
 
 def test_a_folder_without_a_dataset_is_refused(tmp_path):

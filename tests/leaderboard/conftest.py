@@ -1,4 +1,4 @@
-"""Small datasets whose pictures show their latents, boards, entries, and a browser."""
+"""Small datasets whose images show their latents, boards, entries, and a browser."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ TRACKS = {
         {
             "name": name,
             "title": name.title(),
-            "description": "Pictures that show their latents",
+            "description": "Images that show their latents",
             "split": "test",
             "rows": ROWS,
             "resolution": SIDE,
@@ -44,9 +44,9 @@ def make_dataset(root, seed):
     (folder / "images").mkdir(parents=True)
     np.save(folder / "raw_latents.npy", latents)
     for row, values in enumerate(latents):
-        picture = np.zeros((SIDE * SIDE, 3), np.uint8)
-        picture[:10, 0] = np.round((values + 1) / 2 * 255)
-        Image.fromarray(picture.reshape(SIDE, SIDE, 3)).save(folder / "images" / f"{row:02d}.png")
+        image = np.zeros((SIDE * SIDE, 3), np.uint8)
+        image[:10, 0] = np.round((values + 1) / 2 * 255)
+        Image.fromarray(image.reshape(SIDE, SIDE, 3)).save(folder / "images" / f"{row:02d}.png")
     return root
 
 

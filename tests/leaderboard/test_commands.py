@@ -211,8 +211,8 @@ class TestVerify:
         known = data.latents.numpy()
 
         class ByHeart(OnnxEncoder):
-            def __call__(self, pictures):
-                distance = np.abs(2 * super().__call__(pictures)[:, None] - 1 - known).max(axis=2)
+            def __call__(self, images):
+                distance = np.abs(2 * super().__call__(images)[:, None] - 1 - known).max(axis=2)
                 nearest, seen = distance.argmin(axis=1), distance.min(axis=1) < 0.02
                 return np.where(seen[:, None], known[nearest], known[::-1][nearest])
 

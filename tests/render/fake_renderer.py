@@ -18,10 +18,10 @@ RESOLUTION = 8
 
 
 class FakeRenderer:
-    """Pictures of noise that depend on scene and seed alone, in another order than they were asked for.
+    """Images of noise that depend on scene and seed alone, in another order than they were asked for.
 
     Args:
-        fail_after: number of pictures after which ``error`` is raised.
+        fail_after: number of images after which ``error`` is raised.
     """
 
     def __init__(self, fail_after=None, error=RuntimeError):
@@ -36,13 +36,13 @@ class FakeRenderer:
                 if len(self.rendered) == self.fail_after:
                     raise self.error
                 self.rendered.append(job.key)
-                yield job.key, self.picture(job.scene, job.seed)
+                yield job.key, self.image(job.scene, job.seed)
 
-    def picture(self, scene, seed):
+    def image(self, scene, seed):
         digest = hashlib.sha256(f"{seed} {scene.to_json()}".encode()).digest()
         pixels = np.random.default_rng(list(digest)).integers(0, 256, (RESOLUTION, RESOLUTION, 3), dtype=np.uint8)
         info = PngInfo()
-        info.add_text("Date", f"picture {len(self.rendered)}")  # as Blender's pictures carry what changes every time
+        info.add_text("Date", f"image {len(self.rendered)}")  # as Blender's images carry what changes every time
         file = io.BytesIO()
         Image.fromarray(pixels).save(file, "PNG", pnginfo=info)
         return file.getvalue()
@@ -61,7 +61,7 @@ class Counter:
 
 
 def small_plan(*, given=None, conditional=None, **changes):
-    """Return a plan of 20 + 10 pictures in shards of 8."""
+    """Return a plan of 20 + 10 images in shards of 8."""
     recipe = Recipe(World(), quality("draft"), "4.5")
     manifest = Manifest(
         splits={"train": 20, "test": 10},

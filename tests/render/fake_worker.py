@@ -18,7 +18,7 @@ SEED_THAT_HANGS_ONCE = 18
 
 
 def main(folder: Path) -> None:
-    """Answer every seed with its own number as the picture; keep a file per process, named by its number."""
+    """Answer every seed with its own number as the image; keep a file per process, named by its number."""
     print("Blender 4.5.0 says hello")  # noqa: T201 - the chatter of a Blender executable
     sys.stdout.flush()
     out = sys.stdout.buffer

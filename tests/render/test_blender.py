@@ -50,7 +50,7 @@ def _psnr(png, reference):
     return 10 * np.log10(255**2 / np.mean((_pixels(png) - _pixels(reference)) ** 2))
 
 
-def test_a_picture_is_a_bare_png(worker):
+def test_an_image_is_a_bare_png(worker):
     png = worker.render(SCENES[0], 1).png
     with Image.open(io.BytesIO(png)) as image:
         assert (image.format, image.mode, image.size) == ("PNG", "RGB", (24, 24))
@@ -59,7 +59,7 @@ def test_a_picture_is_a_bare_png(worker):
     assert worker.render(SCENES[0], 1).png == png
 
 
-def test_a_picture_depends_on_its_scene_and_seed_alone(worker):
+def test_an_image_depends_on_its_scene_and_seed_alone(worker):
     first = worker.render(SCENES[0], 1).png
     other_seed = worker.render(SCENES[0], 2).png  # with the scene unchanged, Blender tends to keep the old seed
     other_scene = worker.render(SCENES[1], 1).png
@@ -80,8 +80,8 @@ def test_another_process_with_other_threads_renders_the_same(worker):
 def test_a_pool_renders_the_same_whatever_the_number_of_workers(worker):
     jobs = [Job(i, scene, 2**31 - 1 - i) for i, scene in enumerate(SCENES)]
     with Pool(SMALL, workers=2) as pool:
-        pictures = dict(pool.render(jobs))
-    assert pictures == {job.key: worker.render(job.scene, job.seed).png for job in jobs}
+        images = dict(pool.render(jobs))
+    assert images == {job.key: worker.render(job.scene, job.seed).png for job in jobs}
 
 
 def test_a_scene_of_another_make_is_built_and_the_old_one_too(worker):
@@ -94,7 +94,7 @@ def test_a_scene_of_another_make_is_built_and_the_old_one_too(worker):
     assert worker.render(SCENES[0], 3).png == before
 
 
-def test_y_points_right_and_z_up_in_the_picture(worker):
+def test_y_points_right_and_z_up_in_the_image(worker):
     def middle(location):
         teapot = replace(SCENES[0].bodies[0], location=location, rotation=(0, 0, 0))
         shown = _pixels(worker.render(replace(SCENES[0], bodies=(teapot,)), 1).png).sum(axis=2) > 10
@@ -125,16 +125,16 @@ def test_the_published_hue_map_reproduces_its_small_reference():
 
 def test_a_lamp_that_is_drawn_more_often_shines_no_brighter():
     scene = replace(SCENES[0], bodies=SCENES[0].bodies[1:])
-    pictures = []
+    images = []
     for choice in (LightChoice.EQUAL, LightChoice.DRAWS):
         sampler = replace(quality("draft"), samples=64, light_choice=choice, denoiser=None)
         with _worker(Settings(sampler, resolution=16, device=Device.CPU)) as worker:
-            pictures.append(_pixels(worker.render(scene, 1).png))
-    assert abs(pictures[0].mean() - pictures[1].mean()) < 0.3
+            images.append(_pixels(worker.render(scene, 1).png))
+    assert abs(images[0].mean() - images[1].mean()) < 0.3
 
 
 @pytest.mark.slow
-def test_standard_quality_is_faithful_to_the_reference_pictures():
+def test_standard_quality_is_faithful_to_the_reference_images():
     with _worker(Settings(quality("standard"), resolution=224, device=Device.CPU)) as worker:
         wrapped = [
             _psnr(worker.render(scene, 50 + i).png, REFERENCE / f"{i:03d}.png") for i, scene in enumerate(SCENES)
@@ -151,7 +151,7 @@ def test_standard_quality_is_faithful_to_the_reference_pictures():
 
 
 @pytest.mark.slow
-def test_published_quality_is_faithful_to_a_reference_picture():
+def test_published_quality_is_faithful_to_a_reference_image():
     with _worker(Settings(quality("published"), resolution=224, device=Device.CPU)) as worker:
         assert _psnr(worker.render(SCENES[4], 3).png, REFERENCE / "004.png") > 52
 

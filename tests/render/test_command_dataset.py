@@ -57,7 +57,7 @@ def test_two_workers_make_the_same_files(tmp_path, rendered_files):
 
 def test_another_run_renders_nothing(rendered, rendered_files, capsys):
     assert render(rendered) == 0
-    assert "pictures rendered" not in capsys.readouterr().out
+    assert "images rendered" not in capsys.readouterr().out
     assert files_of(rendered) == rendered_files
 
 
@@ -109,7 +109,7 @@ def _journal_holds(root, count):
         lambda root: (root / "data").exists(),
         lambda root: len(list((root / ".render" / "shards").glob("*.json"))) == 2,
     ],
-    ids=["settings", "pictures", "shard", "shards"],
+    ids=["settings", "images", "shard", "shards"],
 )
 def test_a_kill_at_any_moment_costs_nothing(tmp_path, rendered_files, moment):
     process = start(tmp_path)
@@ -164,7 +164,7 @@ def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered):
     expected = exact_positives(latents, parse(conditional), 0, split="train")
     np.testing.assert_array_equal(stored.latents_pos, expected)
     assert (stored.pixels(1, positive=True) != stored.pixels(1)).any()
-    for row in range(3):  # an anchor is the same picture with and without a positive
+    for row in range(3):  # an anchor is the same image with and without a positive
         np.testing.assert_array_equal(stored.pixels(row), NativeSplit(rendered, "train").pixels(row))
     assert parse(Manifest.read(tmp_path).pairs) == parse(conditional)
 

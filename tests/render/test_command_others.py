@@ -16,19 +16,19 @@ from tests.render.command_line import SMALL, needs_bpy
 
 
 @needs_bpy
-def test_verify_finds_the_pictures_equal(rendered, capsys):
+def test_verify_finds_the_images_equal(rendered, capsys):
     assert main(["verify", str(rendered), "--sample", "5", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert out.count(": equal\n") == 5
-    assert "5 pictures are those that the manifest describes" in out
+    assert "5 images are those that the manifest describes" in out
 
 
 @needs_bpy
-def test_verify_finds_a_picture_of_something_else(rendered, tmp_path, capsys):
+def test_verify_finds_an_image_of_something_else(rendered, tmp_path, capsys):
     root = shutil.copytree(rendered, tmp_path / "changed")
     path = root / "data" / Manifest.read(root).shards[0].name
     reader = ShardReader(path)
-    images = [reader.picture(row) for row in range(reader.rows)]
+    images = [reader.image(row) for row in range(reader.rows)]
     write_shard(path, ShardRows(reader.index(), images[1:] + images[:1], reader.latents()))
     assert main(["verify", str(root), "--sample", "18", "--workers", "1"]) == 1
     out = capsys.readouterr().out
@@ -45,7 +45,7 @@ def test_a_tolerance_that_anything_is_within_is_refused(tolerance, caplog):
 def test_verify_of_what_was_not_rendered_here_is_refused(tmp_path, caplog):
     np.save(tmp_path / "raw_latents.npy", np.zeros((2, 10)))
     assert main(["verify", str(tmp_path)]) == 2
-    assert "nothing says how its pictures were made" in caplog.text
+    assert "nothing says how its images were made" in caplog.text
 
 
 @needs_bpy
@@ -53,8 +53,8 @@ def test_a_traversal_is_drawn(tmp_path, capsys):
     path = tmp_path / "new" / "figure.png"
     options = ("--steps", "2", "--resolution", "16", "--quality", "draft", "--workers", "1")
     assert main(["traversal", str(path), *options]) == 0
-    with Image.open(path) as picture:
-        assert picture.width > 160
+    with Image.open(path) as image:
+        assert image.width > 160
     assert "2 values of 10 factors" in capsys.readouterr().out
 
 
@@ -71,7 +71,7 @@ def test_a_contact_sheet_is_drawn(rendered, tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"), [("figure", "ends in .png"), ("figure.txt", "ends in .png"), ("folder.png", "is a folder")]
 )
-def test_a_picture_that_cannot_be_written_is_refused_before_the_work(tmp_path, caplog, arguments, name, said):
+def test_an_image_that_cannot_be_written_is_refused_before_the_work(tmp_path, caplog, arguments, name, said):
     (tmp_path / "folder.png").mkdir()
     assert main([*arguments, str(tmp_path / name)]) == 2
     assert said in caplog.text
@@ -79,10 +79,10 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(tmp_path, c
 
 @pytest.mark.slow
 @needs_bpy
-def test_check_says_what_there_is_and_renders_a_picture(capsys):
+def test_check_says_what_there_is_and_renders_an_image(capsys):
     assert main(["check", "--resolution", "16", "--quality", "draft"]) == 0
     out = capsys.readouterr().out
-    for words in ("Python 3.11 runs bpy 4.5", "system libraries", "picture, 16x16, draft:", "devices: cpu"):
+    for words in ("Python 3.11 runs bpy 4.5", "system libraries", "image, 16x16, draft:", "devices: cpu"):
         assert words in out
 
 

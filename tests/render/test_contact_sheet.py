@@ -23,7 +23,7 @@ def _render(root, plan):
     return root
 
 
-def test_pictures_are_evenly_spaced_over_the_split(root):
+def test_images_are_evenly_spaced_over_the_split(root):
     sheet = np.asarray(contact_sheet(root, "test", 4))
     stored = NativeSplit(root, "test")
     step = RESOLUTION + 2
@@ -46,7 +46,7 @@ def test_a_sheet_holds_no_more_than_there_is(root):
 
 
 def test_bad_requests_are_refused(root):
-    with pytest.raises(ValueError, match="1 or more pictures, not 0"):
+    with pytest.raises(ValueError, match="1 or more images, not 0"):
         contact_sheet(root, "train", 0)
     with pytest.raises(ValueError, match="no split 'validation'"):
         contact_sheet(root, "validation", 4)

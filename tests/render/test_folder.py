@@ -7,7 +7,7 @@ import pytest
 
 from ident3d.errors import DatasetError
 from render.dataset import folder
-from render.dataset.folder import check_space, check_writable, picture_bytes, started
+from render.dataset.folder import check_space, check_writable, image_bytes, started
 from tests.render.fake_renderer import small_plan
 
 
@@ -56,5 +56,5 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("resolution", "expected"), [(32, 1580), (64, 4690), (128, 14_080), (224, 34_720)])
-def test_the_estimate_is_near_what_draft_pictures_take(resolution, expected):
-    assert picture_bytes(resolution) == pytest.approx(expected, rel=0.05)
+def test_the_estimate_is_near_what_draft_images_take(resolution, expected):
+    assert image_bytes(resolution) == pytest.approx(expected, rel=0.05)

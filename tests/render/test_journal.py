@@ -1,4 +1,4 @@
-"""The pictures of an unfinished shard."""
+"""The images of an unfinished shard."""
 
 import errno
 import signal
@@ -10,15 +10,15 @@ import pytest
 from ident3d.errors import DatasetError
 from render.dataset.journal import Entry, Journal, JournalBusyError
 
-PICTURES = {Entry(4): b"four", Entry(5): b"", Entry(5, positive=True): bytes(range(256)) * 50, Entry(2**40): b"far"}
+IMAGES = {Entry(4): b"four", Entry(5): b"", Entry(5, positive=True): bytes(range(256)) * 50, Entry(2**40): b"far"}
 
 
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "new" / "shard.journal"
     journal = Journal(path, "settings")
-    for entry, picture in PICTURES.items():
-        journal.append(entry, picture)
+    for entry, image in IMAGES.items():
+        journal.append(entry, image)
     journal.close()
     return path
 
@@ -26,13 +26,13 @@ def path(tmp_path):
 def _read(path, settings="settings"):
     journal = Journal(path, settings)
     try:
-        return {entry: journal.picture(entry) for entry in journal.entries}
+        return {entry: journal.image(entry) for entry in journal.entries}
     finally:
         journal.close()
 
 
 def test_a_journal_is_read_as_it_was_written(path):
-    assert _read(path) == PICTURES
+    assert _read(path) == IMAGES
 
 
 def test_a_journal_goes_on_where_it_was_cut_anywhere(path):
@@ -40,12 +40,12 @@ def test_a_journal_goes_on_where_it_was_cut_anywhere(path):
     for kept in [*range(0, 260, 7), len(whole) - 1, len(whole)]:
         path.write_bytes(whole[:kept])
         there = _read(path)
-        assert there.items() <= PICTURES.items()
+        assert there.items() <= IMAGES.items()
         journal = Journal(path, "settings")
-        for entry in PICTURES.keys() - there.keys():
-            journal.append(entry, PICTURES[entry])
+        for entry in IMAGES.keys() - there.keys():
+            journal.append(entry, IMAGES[entry])
         journal.close()
-        assert _read(path) == PICTURES
+        assert _read(path) == IMAGES
 
 
 def test_a_damaged_frame_and_what_follows_it_are_dropped(path):
@@ -58,7 +58,7 @@ def test_a_damaged_frame_and_what_follows_it_are_dropped(path):
 
 def test_a_tail_of_zeros_is_dropped(path):
     path.write_bytes(path.read_bytes() + bytes(4096))
-    assert _read(path) == PICTURES
+    assert _read(path) == IMAGES
 
 
 def test_a_journal_of_other_settings_is_emptied(path):
@@ -71,12 +71,12 @@ def test_another_file_is_emptied(path):
     assert _read(path) == {}
 
 
-def test_a_picture_written_twice_is_there_once(path):
+def test_an_image_written_twice_is_there_once(path):
     journal = Journal(path, "settings")
     journal.append(Entry(4), b"again")
-    assert journal.picture(Entry(4)) == b"again"
+    assert journal.image(Entry(4)) == b"again"
     journal.close()
-    assert _read(path) == PICTURES | {Entry(4): b"again"}
+    assert _read(path) == IMAGES | {Entry(4): b"again"}
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(path, monkeypatch):
@@ -98,10 +98,10 @@ def test_a_full_disk_leaves_the_journal_as_it_was(path, monkeypatch):
 
     monkeypatch.setattr(journal, "_file", Filling(journal._file))
     with pytest.raises(OSError, match="No space left"):
-        journal.append(Entry(9), b"picture")
+        journal.append(Entry(9), b"image")
     assert Entry(9) not in journal.entries
     journal.close()
-    assert _read(path) == PICTURES
+    assert _read(path) == IMAGES
 
 
 def test_two_processes_do_not_write_one_journal(path):
@@ -109,7 +109,7 @@ def test_two_processes_do_not_write_one_journal(path):
     with pytest.raises(JournalBusyError, match="another process"):
         Journal(path, "settings")
     journal.close()
-    assert _read(path) == PICTURES
+    assert _read(path) == IMAGES
 
 
 def test_a_kill_releases_the_journal(path):
@@ -122,7 +122,7 @@ def test_a_kill_releases_the_journal(path):
         assert holder.stdout.readline() == b"held\n"
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    assert _read(path) == PICTURES
+    assert _read(path) == IMAGES
 
 
 def test_a_journal_that_another_process_wrote_into_is_not_believed(path):
@@ -131,7 +131,7 @@ def test_a_journal_that_another_process_wrote_into_is_not_believed(path):
     data[data.index(b"four")] ^= 1
     path.write_bytes(data)
     with pytest.raises(DatasetError, match="two processes may be rendering"):
-        journal.picture(Entry(4))
+        journal.image(Entry(4))
     journal.close()
 
 

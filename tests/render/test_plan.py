@@ -1,4 +1,4 @@
-"""Which pictures a dataset consists of, and what each of them shows."""
+"""Which images a dataset consists of, and what each of them shows."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from ident3d.latents import sample_latents
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box
 from render.dataset.journal import Entry
-from render.dataset.plan import PictureId, rows_per_shard
+from render.dataset.plan import ImageId, rows_per_shard
 from tests.render.fake_renderer import small_plan
 
 
@@ -28,29 +28,29 @@ def _jobs(plan):
     return [job for shard in plan.shards for job in plan.jobs(shard)]
 
 
-def test_every_picture_is_planned_once():
+def test_every_image_is_planned_once():
     plan = small_plan()
     keys = [job.key for job in _jobs(plan)]
-    assert keys == [PictureId("train", k) for k in range(20)] + [PictureId("test", k) for k in range(10)]
-    assert plan.pictures(plan.shards) == 30
+    assert keys == [ImageId("train", k) for k in range(20)] + [ImageId("test", k) for k in range(10)]
+    assert plan.images(plan.shards) == 30
     assert [shard.name for shard in plan.shards] == [
         *(f"train-{k:05d}-of-00003.parquet" for k in range(3)),
         *(f"test-{k:05d}-of-00002.parquet" for k in range(2)),
     ]
 
 
-def test_a_picture_does_not_depend_on_the_shards():
+def test_an_image_does_not_depend_on_the_shards():
     coarse = {job.key: job for job in _jobs(small_plan(rows_per_shard=20))}
     fine = {job.key: job for job in _jobs(small_plan(rows_per_shard=3))}
     assert coarse == fine
     assert len({job.seed for job in coarse.values()}) == len(coarse)
 
 
-def test_a_picture_shows_the_latents_of_its_row():
+def test_an_image_shows_the_latents_of_its_row():
     plan = small_plan()
     job = list(plan.jobs(plan.shards[4]))[1]
     latents = sample_latents(10, seed=3, split="test")
-    assert job.key == PictureId("test", 9)
+    assert job.key == ImageId("test", 9)
     assert job.scene == plan.recipe.world.scene(latents[9])
     np.testing.assert_array_equal(plan.latents(plan.shards[4]), latents[8:])
     assert plan.latents_pos(plan.shards[4]) is None
@@ -66,7 +66,7 @@ def test_given_latents_are_those_of_the_train_split():
 
 def test_exact_positives_follow_from_their_own_row():
     plan = small_plan(conditional=Shifted())
-    assert plan.pictures(plan.shards[1:2]) == 16
+    assert plan.images(plan.shards[1:2]) == 16
     shard = plan.shards[1]
     positives = plan.latents_pos(shard)
     for row in (8, 13):
@@ -82,16 +82,16 @@ def test_exact_positives_follow_from_their_own_row():
     assert jobs["train", 9, True].seed != jobs["train", 9, False].seed
 
 
-def test_pictures_that_are_done_are_left_out():
+def test_images_that_are_done_are_left_out():
     plan = small_plan(conditional=Shifted())
     done = {Entry(16), Entry(18, positive=True)}
     left = [tuple(job.key)[1:] for job in plan.jobs(plan.shards[2], done)]
     assert left == [entry for entry in plan.entries(plan.shards[2]) if entry not in done]
 
 
-def test_a_picture_names_itself_in_messages():
-    assert repr(PictureId("train", 7)) == "train 7"
-    assert repr(PictureId("test", 7, positive=True)) == "test 7 (positive)"
+def test_an_image_names_itself_in_messages():
+    assert repr(ImageId("train", 7)) == "train 7"
+    assert repr(ImageId("test", 7, positive=True)) == "test 7 (positive)"
 
 
 @pytest.mark.parametrize(

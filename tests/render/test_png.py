@@ -14,7 +14,7 @@ from tests.render.fake_renderer import FakeRenderer
 
 @pytest.fixture
 def png():
-    return FakeRenderer().picture(World().scene(np.zeros(10)), 0)
+    return FakeRenderer().image(World().scene(np.zeros(10)), 0)
 
 
 def test_the_pixels_stay_and_the_rest_goes(png):
@@ -28,12 +28,12 @@ def test_the_pixels_stay_and_the_rest_goes(png):
 def test_the_same_pixels_give_the_same_bytes(png):
     renderer = FakeRenderer()
     renderer.rendered = [1, 2, 3]
-    other = renderer.picture(World().scene(np.zeros(10)), 0)
+    other = renderer.image(World().scene(np.zeros(10)), 0)
     assert other != png
     assert pixels_only(other) == pixels_only(png)
 
 
-def test_a_damaged_picture_is_refused(png):
+def test_a_damaged_image_is_refused(png):
     for damaged in (b"", png[:30], png[:-1], png[:50] + bytes([png[50] ^ 1]) + png[51:]):
         with pytest.raises(RenderError, match=r"no PNG|damaged at byte"):
             pixels_only(damaged)

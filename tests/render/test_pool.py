@@ -18,7 +18,7 @@ from tests.render import fake_worker
 ROOT = Path(__file__).resolve().parents[2]
 SCENE = World().scene(np.zeros(10))
 SETTINGS = Settings(quality("draft"), resolution=8)
-TEN = [Job(f"picture {i}", SCENE, i) for i in range(10)]
+TEN = [Job(f"image {i}", SCENE, i) for i in range(10)]
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def _expected(jobs):
 def test_every_job_comes_back_once(blender, workers):
     with Pool(SETTINGS, workers, blender=blender) as pool:
         assert pool.about.device_name == "fake"
-        pictures = list(pool.render(iter(TEN)))
-        assert dict(pictures) == _expected(TEN)
-        assert len(pictures) == len(TEN)
+        images = list(pool.render(iter(TEN)))
+        assert dict(images) == _expected(TEN)
+        assert len(images) == len(TEN)
         assert dict(pool.render(TEN[:2])) == _expected(TEN[:2])  # and again with the same workers
         assert dict(pool.render([])) == {}
     assert len(_pids(blender)) <= workers
@@ -73,13 +73,13 @@ def test_every_job_comes_back_once(blender, workers):
 def test_jobs_are_taken_as_workers_become_free(blender):
     taken = []
     with Pool(SETTINGS, 2, blender=blender) as pool:
-        pictures = pool.render(taken.append(job.key) or job for job in TEN)
-        next(pictures)
+        images = pool.render(taken.append(job.key) or job for job in TEN)
+        next(images)
         assert len(taken) <= 5
-        assert len(list(pictures)) == 9
+        assert len(list(images)) == 9
 
 
-def test_a_worker_that_dies_is_replaced_and_its_picture_made_again(blender, caplog):
+def test_a_worker_that_dies_is_replaced_and_its_image_made_again(blender, caplog):
     jobs = [*TEN, Job("fragile", SCENE, fake_worker.SEED_THAT_KILLS_ONCE)]
     with Pool(SETTINGS, 2, blender=blender) as pool:
         assert dict(pool.render(jobs)) == _expected(jobs)
@@ -89,16 +89,16 @@ def test_a_worker_that_dies_is_replaced_and_its_picture_made_again(blender, capl
 
 def test_a_worker_that_is_killed_from_outside_is_replaced(blender):
     with Pool(SETTINGS, 1, blender=blender) as pool:
-        pictures = pool.render(TEN)
-        done = dict([next(pictures)])
+        images = pool.render(TEN)
+        done = dict([next(images)])
         for pid in _pids(blender):
             os.kill(pid, signal.SIGKILL)
-        done |= dict(pictures)
+        done |= dict(images)
     assert done == _expected(TEN)
     assert len(_pids(blender)) == 2
 
 
-def test_a_worker_that_hangs_is_ended_and_its_picture_made_again(blender, caplog):
+def test_a_worker_that_hangs_is_ended_and_its_image_made_again(blender, caplog):
     jobs = [Job("stuck", SCENE, fake_worker.SEED_THAT_HANGS_ONCE), *TEN]
     with Pool(SETTINGS, 1, blender=blender, patience=Patience(silence_s=4)) as pool:
         assert dict(pool.render(jobs)) == _expected(jobs)
@@ -107,28 +107,28 @@ def test_a_worker_that_hangs_is_ended_and_its_picture_made_again(blender, caplog
     assert _no_process_is_left(blender)
 
 
-def test_a_picture_that_ends_three_workers_is_reported_with_their_last_words(blender, caplog):
+def test_an_image_that_ends_three_workers_is_reported_with_their_last_words(blender, caplog):
     jobs = [Job("deadly", SCENE, fake_worker.SEED_THAT_KILLS), *TEN]
     with (
         Pool(SETTINGS, 1, blender=blender) as pool,
-        pytest.raises(WorkerDiedError, match=r"picture 'deadly' ended 3 workers(.|\n)*last words(.|\n)*out of cheese"),
+        pytest.raises(WorkerDiedError, match=r"image 'deadly' ended 3 workers(.|\n)*last words(.|\n)*out of cheese"),
     ):
         dict(pool.render(jobs))
     assert caplog.text.count("'deadly' is rendered again") == 2
     assert _no_process_is_left(blender)
 
 
-def test_what_is_under_way_when_a_picture_fails_is_still_yielded(blender):
+def test_what_is_under_way_when_an_image_fails_is_still_yielded(blender):
     jobs = [TEN[0], Job("refused", SCENE, fake_worker.SEED_THAT_IS_REFUSED), *TEN[1:]]
     done = {}
     with Pool(SETTINGS, 2, blender=blender) as pool, pytest.raises(RenderError, match="no such scene"):
-        done.update(pool.render(jobs))  # takes the pictures one by one, up to the error
-    assert "picture 0" in done
+        done.update(pool.render(jobs))  # takes the images one by one, up to the error
+    assert "image 0" in done
     assert done.items() <= _expected(TEN).items()
 
 
 def test_what_blender_complains_about_is_passed_on_once(blender, caplog):
-    jobs = [Job(f"picture {i}", SCENE, fake_worker.SEED_THAT_IS_COMPLAINED_ABOUT) for i in range(5)]
+    jobs = [Job(f"image {i}", SCENE, fake_worker.SEED_THAT_IS_COMPLAINED_ABOUT) for i in range(5)]
     with Pool(SETTINGS, 1, blender=blender) as pool:
         assert len(dict(pool.render(jobs))) == 5
     assert caplog.text.count("Blender: Error: the denoiser is tired") == 1
@@ -143,13 +143,13 @@ def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch
     assert _no_process_is_left(blender)
 
 
-@pytest.mark.parametrize("patience", [Patience(pictures=4), Patience(growth_bytes=10**6)])
-def test_workers_are_renewed_after_many_pictures_or_when_they_grow(blender, monkeypatch, patience):
+@pytest.mark.parametrize("patience", [Patience(images=4), Patience(growth_bytes=10**6)])
+def test_workers_are_renewed_after_many_images_or_when_they_grow(blender, monkeypatch, patience):
     monkeypatch.setenv("FAKE_GROWTH", "500000")
     jobs = [Job(i, SCENE, 100 + i) for i in range(20)]
     with Pool(SETTINGS, 1, blender=blender, patience=patience) as pool:
         assert dict(pool.render(jobs)) == _expected(jobs)
-    assert len(_pids(blender)) == (5 if patience.pictures == 4 else 2)  # growth is counted from the tenth picture on
+    assert len(_pids(blender)) == (5 if patience.images == 4 else 2)  # growth is counted from the tenth image on
 
 
 def test_an_error_of_the_caller_ends_busy_workers_at_once(blender):
@@ -164,9 +164,9 @@ def test_an_error_of_the_caller_ends_busy_workers_at_once(blender):
 
 def test_a_caller_that_stops_early_ends_the_workers(blender):
     with Pool(SETTINGS, 2, blender=blender) as pool:
-        pictures = pool.render(TEN)
-        next(pictures)
-        pictures.close()
+        images = pool.render(TEN)
+        next(images)
+        images.close()
         with pytest.raises(RenderError, match="has no workers"):
             list(pool.render(TEN))
     assert _no_process_is_left(blender)
@@ -186,7 +186,7 @@ def test_ctrl_c_ends_everything(blender):
     timer = threading.Timer(120, parent.kill)  # the machine may be busy
     timer.start()
     try:
-        assert sorted(parent.stdout.readline().strip() for _ in range(3)) == ["picture 0", "picture 1", "picture 2"]
+        assert sorted(parent.stdout.readline().strip() for _ in range(3)) == ["image 0", "image 1", "image 2"]
         parent.send_signal(signal.SIGINT)
         _, errors = parent.communicate()
     finally:

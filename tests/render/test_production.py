@@ -34,7 +34,7 @@ class FakePool(FakeRenderer):
         return None
 
 
-def test_the_settings_stand_before_the_first_picture_and_name_the_series(tmp_path):
+def test_the_settings_stand_before_the_first_image_and_name_the_series(tmp_path):
     with pytest.raises(RuntimeError):
         produce(tmp_path / "new", small_plan(), Part(), FakePool(fail_after=0))
     manifest = Manifest.read(tmp_path / "new")
@@ -125,7 +125,7 @@ def test_a_full_disk_is_called_so(tmp_path, monkeypatch, code):
         raise OSError(code, "full")
 
     monkeypatch.setattr(Journal, "append", full)
-    with pytest.raises(DatasetError, match="is full; the pictures that are done are kept"):
+    with pytest.raises(DatasetError, match="is full; the images that are done are kept"):
         produce(tmp_path, small_plan(), Part(), FakePool())
 
 
@@ -151,12 +151,12 @@ def test_the_division_into_shards_is_a_setting(tmp_path):
         produce(tmp_path, replace(small_plan(), manifest=small_plan(rows_per_shard=5).manifest), Part(), FakePool())
 
 
-def test_the_pace_of_the_bar_is_that_of_the_rendered_pictures(capsys):
-    with _Bar(total=1000, unit="picture", disable=False, miniters=1, mininterval=0, smoothing=0) as bar:
+def test_the_pace_of_the_bar_is_that_of_the_rendered_images(capsys):
+    with _Bar(total=1000, unit="image", disable=False, miniters=1, mininterval=0, smoothing=0) as bar:
         bar.skip(900)
         bar.update(50)
         assert bar.n == 950
         assert bar.format_dict["initial"] == 900
-        assert bar.format_meter(**(bar.format_dict | {"elapsed": 10.0})).endswith("5.00picture/s]")
+        assert bar.format_meter(**(bar.format_dict | {"elapsed": 10.0})).endswith("5.00image/s]")
     with _Bar(total=1000, disable=True) as bar:
         bar.skip(900)

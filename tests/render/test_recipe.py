@@ -1,4 +1,4 @@
-"""How the pictures of a dataset are made, as it stands in the manifest."""
+"""How the images of a dataset are made, as it stands in the manifest."""
 
 import json
 from dataclasses import replace

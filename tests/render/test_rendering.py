@@ -49,9 +49,9 @@ def test_a_dataset_holds_what_was_planned(tmp_path):
         stored = NativeSplit(tmp_path, split)
         np.testing.assert_array_equal(stored.ids, np.arange(plan.manifest.splits[split]))
     job = list(plan.jobs(plan.shards[1]))[5]  # the positive of the third row
-    picture = ShardReader(tmp_path / "data" / plan.shards[1].name).picture(2, positive=True)
-    fresh = FakeRenderer().picture(job.scene, job.seed)
-    np.testing.assert_array_equal(decode(picture, "stored"), decode(fresh, "fresh"))
+    image = ShardReader(tmp_path / "data" / plan.shards[1].name).image(2, positive=True)
+    fresh = FakeRenderer().image(job.scene, job.seed)
+    np.testing.assert_array_equal(decode(image, "stored"), decode(fresh, "fresh"))
     assert not list((tmp_path / ".render" / "journal").iterdir())
 
 
@@ -161,11 +161,11 @@ def test_a_disk_that_fills_up_loses_nothing(tmp_path, whole, monkeypatch):
     append = Journal.append
     written = []
 
-    def filling(self, entry, picture):
+    def filling(self, entry, image):
         if len(written) == 13:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(entry)
-        append(self, entry, picture)
+        append(self, entry, image)
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "append", filling)
@@ -200,7 +200,7 @@ def test_processes_without_parts_share_the_work(tmp_path):
     with ThreadPoolExecutor(3) as pool:
         run = partial(render_shards, assembly, plan.shards)
         list(pool.map(lambda renderer: run(renderer, MADE_BY, Counter()), renderers))
-    assert sorted(picture for renderer in renderers for picture in renderer.rendered) == sorted(
+    assert sorted(image for renderer in renderers for image in renderer.rendered) == sorted(
         job.key for shard in plan.shards for job in plan.jobs(shard)
     )
     assert Manifest.read(tmp_path).is_complete

@@ -1,4 +1,4 @@
-"""What each factor does to the picture."""
+"""What each factor does to the image."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def test_a_traversal_of_one_step_is_refused():
         traversal_latents(np.zeros(10, np.float32), 1)
 
 
-def test_the_picture_has_a_column_a_factor_and_a_row_a_step():
+def test_the_image_has_a_column_a_factor_and_a_row_a_step():
     renderer = FakeRenderer()
-    picture = traversal(World(), np.zeros(10, np.float32), 3, renderer)
+    image = traversal(World(), np.zeros(10, np.float32), 3, renderer)
     assert sorted(renderer.rendered) == list(np.ndindex(3, 10))
-    assert picture.width > 10 * RESOLUTION
-    assert picture.height > 3 * RESOLUTION
-    bottom = np.asarray(picture)[-RESOLUTION:, -RESOLUTION:]
+    assert image.width > 10 * RESOLUTION
+    assert image.height > 3 * RESOLUTION
+    bottom = np.asarray(image)[-RESOLUTION:, -RESOLUTION:]
     last = np.zeros(10)
     last[9] = 1
-    png = FakeRenderer().picture(World().scene(last), integer_seed(0, "traversal", 29))
+    png = FakeRenderer().image(World().scene(last), integer_seed(0, "traversal", 29))
     np.testing.assert_array_equal(bottom, decode(png, "expected"))

@@ -8,7 +8,7 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.storage.manifest import Manifest
-from render.dataset.plan import PictureId
+from render.dataset.plan import ImageId
 from render.dataset.verify import compare, psnr, sampled
 from tests.render.fake_renderer import FakeRenderer, small_plan
 from tests.render.test_contact_sheet import _render
@@ -37,28 +37,28 @@ def test_a_sample_is_random_and_without_repetition(root):
     assert len(set(few)) == 12
     assert few == sampled(root, 12, seed=0)
     assert few != sampled(root, 12, seed=1)
-    assert {picture.split for picture in few} == {"train", "test"}
-    assert {picture.positive for picture in few} == {False, True}
+    assert {image.split for image in few} == {"train", "test"}
+    assert {image.positive for image in few} == {False, True}
 
 
-def test_pictures_that_are_rendered_again_are_equal(root):
-    pictures = sampled(root, 10, seed=0)
-    comparisons = compare(root, pictures, FakeRenderer())
-    assert [comparison.picture for comparison in comparisons] == pictures
+def test_images_that_are_rendered_again_are_equal(root):
+    images = sampled(root, 10, seed=0)
+    comparisons = compare(root, images, FakeRenderer())
+    assert [comparison.image for comparison in comparisons] == images
     assert {comparison.psnr for comparison in comparisons} == {math.inf}
 
 
 def test_a_dataset_that_its_manifest_does_not_describe_is_found(root):
     replace(Manifest.read(root), seed=4).write(root)
-    comparisons = compare(root, [PictureId("train", 3), PictureId("train", 3, positive=True)], FakeRenderer())
+    comparisons = compare(root, [ImageId("train", 3), ImageId("train", 3, positive=True)], FakeRenderer())
     assert max(comparison.psnr for comparison in comparisons) < 20
 
 
 def test_what_cannot_be_compared_is_refused(root, tmp_path):
-    with pytest.raises(ValueError, match="1 or more pictures, not 0"):
+    with pytest.raises(ValueError, match="1 or more images, not 0"):
         sampled(root, 0, seed=0)
     with pytest.raises(DatasetError, match="holds no shard"):
         sampled(tmp_path / "nowhere", 1, seed=0)
     replace(Manifest.read(root), render={}).write(root)
     with pytest.raises(DatasetError, match="does not say how"):
-        compare(root, [PictureId("train", 3)], FakeRenderer())
+        compare(root, [ImageId("train", 3)], FakeRenderer())

@@ -32,9 +32,9 @@ def _started(folder, **environment):
 @needs_bpy
 @pytest.mark.parametrize("ready", [True, False], ids=["after", "before"])
 def test_a_worker_whose_parent_goes_after_or_before_it_is_ready_leaves_nothing_behind(tmp_path, ready):
-    folder = tmp_path / "pictures"
+    folder = tmp_path / "images"
     folder.mkdir()
-    (folder / "picture.png").write_bytes(b"half a picture")
+    (folder / "image.png").write_bytes(b"half an image")
     with _started(folder) as worker:
         if ready:
             assert GREETING in worker.stdout.readline()
@@ -55,7 +55,7 @@ def test_blender_leaves_no_folder_where_temporary_files_go(tmp_path, monkeypatch
 def test_a_worker_that_cannot_load_blender_says_why(tmp_path):
     (tmp_path / "bpy.py").write_text("raise ImportError('libGL.so.1: cannot open shared object file')\n")
     path = os.pathsep.join([str(tmp_path), PROGRAM.environment["PYTHONPATH"]])
-    with _started(tmp_path / "pictures", PYTHONPATH=path) as worker:
+    with _started(tmp_path / "images", PYTHONPATH=path) as worker:
         answers, _ = worker.communicate(timeout=120)
     answer = json.loads(answers.partition(GREETING)[2])
     assert answer["error"] == BlenderMissingError.__name__

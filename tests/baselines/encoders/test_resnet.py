@@ -14,12 +14,12 @@ def test_the_backbone_is_the_published_resnet_without_its_classifier(depth, para
     assert (encoder.hidden.out_features, encoder.head.out_features) == (100, 10)
 
 
-def test_pictures_become_embeddings_in_the_space():
-    pictures = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+def test_images_become_embeddings_in_the_space():
+    images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     for space in (Unbounded(10), Box(10), Sphere(10)):
         encoder = ResNetEncoder(space).eval()
         assert isinstance(encoder, Encoder)
-        embeddings = encoder(pictures)
+        embeddings = encoder(images)
         assert embeddings.shape == (3, 10)
         assert space.contains(embeddings).all()
 

@@ -10,8 +10,8 @@ from ident3d.errors import DatasetError
 
 
 @pytest.fixture
-def data(pictures_root):
-    return ThreeDIdent(pictures_root)
+def data(images_root):
+    return ThreeDIdent(images_root)
 
 
 def test_the_parts_share_no_row_and_depend_on_the_seed(data):
@@ -27,7 +27,7 @@ def test_the_parts_share_no_row_and_depend_on_the_seed(data):
 
 @pytest.mark.parametrize("validation", [0, 81])
 def test_too_large_a_validation_part_is_refused(data, validation):
-    with pytest.raises(ValueError, match="the dataset has 160 pictures"):
+    with pytest.raises(ValueError, match="the dataset has 160 images"):
         split_validation(data, validation, seed=0)
 
 
@@ -47,7 +47,7 @@ def test_streams_are_those_of_the_recipes(data):
 def test_what_does_not_fit_is_refused(data):
     part, _ = split_validation(data, 40, seed=0)
     recipe = RECIPES["infonce-box"]
-    with pytest.raises(ValueError, match="120 training pictures are fewer than a batch of 512"):
+    with pytest.raises(ValueError, match="120 training images are fewer than a batch of 512"):
         build_stream(recipe, part, data, 0, batch_size=512)
     with pytest.raises(ValueError, match=r"von_mises_fisher.* is not defined on Box"):
         build_stream(replace(recipe, conditional="vmf(kappa=10)"), part, data, 0, batch_size=8)

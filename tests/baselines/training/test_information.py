@@ -1,4 +1,4 @@
-"""Pictures that write down their latents, so that what an encoder keeps is known."""
+"""Images that write down their latents, so that what an encoder keeps is known."""
 
 import math
 
@@ -18,7 +18,7 @@ TRUE = true_mutual_information(CONDITIONAL, Box(2))
 
 
 class WrittenLatents:
-    """(H, W) = (1, 2) pictures: the first latent in red of the left pixel, the second in that of the right one."""
+    """(H, W) = (1, 2) images: the first latent in red of the left pixel, the second in that of the right one."""
 
     def __init__(self, n, change=lambda latents: latents, *, is_paired=True):
         self.latents = change(Box(2).uniform(n, torch_generator(0, "test/latents")).float())
@@ -36,26 +36,26 @@ class WrittenLatents:
         return (127.5 * (latents + 1)).round().to(torch.uint8)[:, None, :, None].expand(-1, 1, 2, 3)
 
 
-def whole(pictures):
-    return 2 * pictures[:, 0, 0] - 1
+def whole(images):
+    return 2 * images[:, 0, 0] - 1
 
 
-def turned(pictures):
-    return whole(pictures) @ torch.tensor([[2.0, 1.0, 0.0], [-1.0, 2.0, 1.0]])
+def turned(images):
+    return whole(images) @ torch.tensor([[2.0, 1.0, 0.0], [-1.0, 2.0, 1.0]])
 
 
-def first_only(pictures):
-    return whole(pictures)[:, :1]
+def first_only(images):
+    return whole(images)[:, :1]
 
 
-def blind(pictures):
-    return torch.zeros(len(pictures), 2)
+def blind(images):
+    return torch.zeros(len(images), 2)
 
 
 @pytest.mark.parametrize("is_matched", [True, False])
 @pytest.mark.parametrize(("encoder", "kept"), [(whole, 1.0), (turned, 1.0), (first_only, 0.5), (blind, 0.0)])
 def test_the_share_kept_is_that_of_the_latents_that_are_kept(encoder, kept, is_matched):
-    # 6,000 pictures are so dense in two dimensions that matching changes little. Under one width each latent carries
+    # 6,000 images are so dense in two dimensions that matching changes little. Under one width each latent carries
     # half of the information.
     data = WrittenLatents(6000)
     found = kept_information(encoder, data, CONDITIONAL, CPU, is_matched=is_matched, items=256)
@@ -70,7 +70,7 @@ def test_what_can_be_estimated_at_most_is_said():
     assert found["matching_cap"] == math.log(600)
     assert found["cap"] == math.log(found["items"])
     assert 250 < found["items"] < 350  # the scored half
-    assert (found["pairs"], found["pictures"], found["conditional"]) == ("matched", 600, str(CONDITIONAL))
+    assert (found["pairs"], found["images"], found["conditional"]) == ("matched", 600, str(CONDITIONAL))
 
 
 def test_draws_depend_on_the_seed():

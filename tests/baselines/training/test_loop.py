@@ -1,4 +1,4 @@
-"""The loop on a synthetic source: pictures of noise around the latents, and a small encoder."""
+"""The loop on a synthetic source: images of noise around the latents, and a small encoder."""
 
 import itertools
 import json
@@ -155,7 +155,7 @@ def test_a_checkpoint_is_tensors_under_the_modules_own_names(tmp_path):
     assert [group["lr"] for group in held["optimiser"]["param_groups"]] == [1e-2, 1e-2]
 
 
-def test_a_supervised_recipe_sees_single_pictures(tmp_path):
+def test_a_supervised_recipe_sees_single_images(tmp_path):
     trainer = make_trainer(tmp_path, replace(RECIPES["supervised"], learning_rate=1e-2))
     train(trainer, tmp_path, Schedule(steps=60, log_every=10))
     losses = [json.loads(line).get("loss") for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

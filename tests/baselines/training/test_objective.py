@@ -26,15 +26,15 @@ def batch():
     ],
 )
 def test_the_loss_is_that_of_anchors_and_positives(batch, name, expected):
-    pictures, latents = batch
+    images, latents = batch
     model = TrainedModel(nn.Identity(), build_loss(RECIPES[name], 3))
-    torch.testing.assert_close(model(pictures, latents[:6]), expected(pictures[:6], pictures[6:]))
+    torch.testing.assert_close(model(images, latents[:6]), expected(images[:6], images[6:]))
 
 
 def test_the_supervised_loss_looks_at_the_latents(batch):
-    pictures, latents = batch
+    images, latents = batch
     model = TrainedModel(nn.Identity(), build_loss(RECIPES["supervised"], 3))
-    torch.testing.assert_close(model(pictures, latents), supervised_mse(pictures, latents))
+    torch.testing.assert_close(model(images, latents), supervised_mse(images, latents))
 
 
 def test_spaces_are_those_of_the_recipes():

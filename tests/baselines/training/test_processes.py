@@ -101,15 +101,15 @@ def test_joint_batch_norm_has_the_state_of_batch_norm():
     plain, joined = small_encoder(), join_batch_norm(small_encoder(), CPU)
     assert [type(module) for module in joined if isinstance(module, nn.BatchNorm2d)] == [JointBatchNorm2d] * 2
     assert list(joined.state_dict()) == list(plain.state_dict())
-    pictures = torch.rand(4, 3, 8, 8, generator=torch_generator(0, "test/pictures"))
-    assert torch.equal(joined.eval()(pictures), plain.eval()(pictures))
+    images = torch.rand(4, 3, 8, 8, generator=torch_generator(0, "test/images"))
+    assert torch.equal(joined.eval()(images), plain.eval()(images))
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_encoder(pictures_root, tmp_path):
+def test_two_processes_train_one_encoder(images_root, tmp_path):
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "baselines", "train", "aninfonce-box", str(pictures_root), "--out", str(tmp_path / "run")),
+        *("-m", "baselines", "train", "aninfonce-box", str(images_root), "--out", str(tmp_path / "run")),
         *("--steps", "3", "--batch-size", "16", "--validation", "60", "--device", "cpu", "--threads", "1"),
         *("--log-every", "1", "--checkpoint-every", "2"),
     ]

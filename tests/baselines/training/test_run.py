@@ -28,18 +28,18 @@ def up_to(steps):
 
 
 @pytest.fixture(scope="module")
-def finished(pictures_root, tmp_path_factory):
+def finished(images_root, tmp_path_factory):
     run = Run(tmp_path_factory.mktemp("run"))
-    run.train(OPTIONS, pictures_root, CPU)
+    run.train(OPTIONS, images_root, CPU)
     return run
 
 
-def test_a_run_in_two_parts_is_the_run_in_one(finished, pictures_root, tmp_path):
+def test_a_run_in_two_parts_is_the_run_in_one(finished, images_root, tmp_path):
     run = Run(tmp_path)
-    run.train(up_to(3), pictures_root, CPU)
+    run.train(up_to(3), images_root, CPU)
     half_written = tmp_path / ".checkpoint.pt.0123456789ab.tmp"  # as a kill leaves it
     half_written.write_bytes(b"PK")
-    run.train(replace(OPTIONS, resident="never", workers=1), pictures_root, CPU)  # where pictures are does not matter
+    run.train(replace(OPTIONS, resident="never", workers=1), images_root, CPU)  # where images are does not matter
     expected, found = finished.encoder()[1], run.encoder()[1]
     assert found.step == expected.step == 4
     assert all(torch.equal(found.encoder[name], tensor) for name, tensor in expected.encoder.items())
@@ -47,10 +47,10 @@ def test_a_run_in_two_parts_is_the_run_in_one(finished, pictures_root, tmp_path)
     assert not half_written.exists()
 
 
-def test_the_folder_says_what_the_run_was(finished, pictures_root):
+def test_the_folder_says_what_the_run_was(finished, images_root):
     record = finished.record()
-    data = ThreeDIdent(pictures_root)
-    assert record["dataset"] == {"root": str(pictures_root), "rows": 160, "fingerprint": data.fingerprint}
+    data = ThreeDIdent(images_root)
+    assert record["dataset"] == {"root": str(images_root), "rows": 160, "fingerprint": data.fingerprint}
     assert torch.__version__.startswith(record["versions"]["torch"])
     assert record["options"]["seed"] == 0
     assert finished.recipe() == OPTIONS.recipe
@@ -78,13 +78,13 @@ def test_weights_depend_on_the_seed_and_leave_the_global_generator_alone():
     assert torch.equal(torch.random.get_rng_state(), torch_state)
 
 
-def test_another_run_in_the_same_folder_is_refused(finished, pictures_root):
+def test_another_run_in_the_same_folder_is_refused(finished, images_root):
     for changed, message in (
         (replace(OPTIONS, seed=1), "seed 0, now 1"),
         (replace(OPTIONS, recipe=replace(OPTIONS.recipe, p=3)), "p 2, now 3"),
     ):
         with pytest.raises(Ident3DError, match=f"holds another run: {message}; choose another folder"):
-            finished.train(changed, pictures_root, CPU)
+            finished.train(changed, images_root, CPU)
 
 
 def test_a_folder_without_a_run_is_told(tmp_path):
@@ -92,20 +92,20 @@ def test_a_folder_without_a_run_is_told(tmp_path):
         Run(tmp_path).record()
 
 
-def test_the_test_split_is_never_touched(pictures_root, tmp_path, monkeypatch):
+def test_the_test_split_is_never_touched(images_root, tmp_path, monkeypatch):
     opened = []
     init = ThreeDIdent.__init__
     monkeypatch.setattr(
         ThreeDIdent, "__init__", lambda self, root, split="train": (opened.append(split), init(self, root, split))[1]
     )
     run = Run(tmp_path)
-    run.train(up_to(1), pictures_root, CPU)
-    write_report(run, pictures_root, CPU.device)
+    run.train(up_to(1), images_root, CPU)
+    write_report(run, images_root, CPU.device)
     assert set(opened) == {"train"}
 
 
-def test_the_report_stands_alone_and_shows_lambda(finished, pictures_root):
-    page = write_report(finished, pictures_root, CPU.device).read_text()
+def test_the_report_stands_alone_and_shows_lambda(finished, images_root):
+    page = write_report(finished, images_root, CPU.device).read_text()
     assert "Learned Lambda" in page
     assert "<td>content</td>" in page
     assert "<td>position_x</td>" in page
@@ -126,23 +126,23 @@ def test_content_varies_less_than_style():
     assert content_and_style(Normal(0.1), 3) == {}
 
 
-def test_a_checkpoint_of_another_encoder_is_refused(finished, pictures_root, tmp_path):
+def test_a_checkpoint_of_another_encoder_is_refused(finished, images_root, tmp_path):
     run = Run(tmp_path)
-    run.train(up_to(1), pictures_root, CPU)
+    run.train(up_to(1), images_root, CPU)
     other = build_encoder(replace(OPTIONS.recipe, space="sphere"), 10, seed=0)
     Checkpoint(1, dict(other.state_dict()), {}, {}).write(run.checkpoint_path)
     with pytest.raises(ValueError, match=r"another architecture: output\.log_size is missing"):
         run.encoder()
 
 
-def test_processes_share_a_batch_evenly(pictures_root, tmp_path):
+def test_processes_share_a_batch_evenly(images_root, tmp_path):
     with pytest.raises(ValueError, match="a batch of 8 pairs cannot be shared evenly by 3 processes"):
-        Run(tmp_path).train(OPTIONS, pictures_root, Placement(torch.device("cpu"), world_size=3))
+        Run(tmp_path).train(OPTIONS, images_root, Placement(torch.device("cpu"), world_size=3))
 
 
-def test_pictures_that_are_too_small_for_bfloat16_on_a_cpu_are_refused(pictures_root, tmp_path, monkeypatch):
+def test_images_that_are_too_small_for_bfloat16_on_a_cpu_are_refused(images_root, tmp_path, monkeypatch):
     monkeypatch.setattr("baselines.training.run._SMALLEST_HALF", 64)
     half = Placement(torch.device("cpu"), half=True)
     with pytest.raises(ValueError, match=r"at least 64x64, not 32x32; choose --precision float32"):
-        Run(tmp_path / "run").train(OPTIONS, pictures_root, half)
+        Run(tmp_path / "run").train(OPTIONS, images_root, half)
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Single pictures: what is encoded comes back, in every decoder."""
+"""Single images: what is encoded comes back, in every decoder."""
 
 import io
 import zlib
@@ -23,7 +23,7 @@ def file(image, kind, **options):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (5, 3), (64, 64), (224, 224)])
-def test_every_picture_comes_back_from_pillow_and_from_decode(shape):
+def test_every_image_comes_back_from_pillow_and_from_decode(shape):
     pixels = noise(*shape)
     encoded = encode_png(pixels)
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(encoded))), pixels)
@@ -31,7 +31,7 @@ def test_every_picture_comes_back_from_pillow_and_from_decode(shape):
     check_integrity(encoded, "here")
 
 
-def test_a_picture_need_not_lie_in_one_piece():
+def test_an_image_need_not_lie_in_one_piece():
     pixels = noise(16, 16)[::2, ::-1]
     np.testing.assert_array_equal(decode(encode_png(pixels), "here"), pixels)
 
@@ -40,11 +40,11 @@ def test_the_same_pixels_give_the_same_bytes():
     assert encode_png(noise(8, 8)) == encode_png(noise(8, 8).copy()) != encode_png(noise(8, 8, seed=1))
 
 
-def test_rendered_pictures_are_about_as_large_as_with_chosen_filters():
+def test_rendered_images_are_about_as_large_as_with_chosen_filters():
     data = ident3d.ThreeDIdent("sample", split="test")
-    pictures = [np.asarray(data[row][0]) for row in range(32)]
-    theirs = sum(len(file(Image.fromarray(picture), "PNG", compress_level=6)) for picture in pictures)
-    assert sum(map(len, map(encode_png, pictures))) < 1.1 * theirs
+    images = [np.asarray(data[row][0]) for row in range(32)]
+    theirs = sum(len(file(Image.fromarray(image), "PNG", compress_level=6)) for image in images)
+    assert sum(map(len, map(encode_png, images))) < 1.1 * theirs
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "P", "1"])
@@ -66,27 +66,27 @@ def test_other_formats(kind):
 
 
 @pytest.mark.parametrize("kept", [0, 4, 20, 26, 60, 200])
-def test_a_truncated_picture(kept):
-    with pytest.raises(DatasetError, match=r"here is no readable picture \(.+\); fetch or render it again"):
+def test_a_truncated_image(kept):
+    with pytest.raises(DatasetError, match=r"here is no readable image \(.+\); fetch or render it again"):
         decode(encode_png(noise(16, 16))[:kept], "here")
 
 
 def test_changed_bytes_do_not_pass_the_check():
     encoded = bytearray(encode_png(noise(16, 16)))
     encoded[100] ^= 1
-    with pytest.raises(DatasetError, match="here is no readable picture"):
+    with pytest.raises(DatasetError, match="here is no readable image"):
         check_integrity(bytes(encoded), "here")
 
 
-def test_a_size_that_no_picture_has():
+def test_a_size_that_no_image_has():
     header = (200_000).to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00"
     bomb = encode_png(noise(2, 2))
     checksum = zlib.crc32(b"IHDR" + header).to_bytes(4, "big")
-    with pytest.raises(DatasetError, match="here is no readable picture"):
+    with pytest.raises(DatasetError, match="here is no readable image"):
         decode(bomb[:16] + header + checksum + bomb[33:], "here")
 
 
-def test_pictures_of_different_sizes_do_not_stack():
-    with pytest.raises(DatasetError, match=r"here: pictures of different sizes, \[\(2, 2, 3\), \(3, 3, 3\)\]"):
+def test_images_of_different_sizes_do_not_stack():
+    with pytest.raises(DatasetError, match=r"here: images of different sizes, \[\(2, 2, 3\), \(3, 3, 3\)\]"):
         stack([noise(2, 2), noise(3, 3)], "here")
     assert stack([noise(2, 2), noise(2, 2)], "here").shape == (2, 2, 2, 3)

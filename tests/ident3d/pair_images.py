@@ -1,4 +1,4 @@
-"""Pictures that tell which row they are of, for tests of pair streams."""
+"""Images that tell which row they are of, for tests of pair streams."""
 
 import torch
 from torch import Tensor
@@ -6,8 +6,8 @@ from torch import Tensor
 from ident3d import FACTORS, Factors, sample_latents
 
 
-class NumberedPictures:
-    """N pictures whose first pixel spells the row, and whose exact positives spell it inverted."""
+class NumberedImages:
+    """N images whose first pixel spells the row, and whose exact positives spell it inverted."""
 
     def __init__(self, n: int, *, pairs: bool = False, size: int = 8, factors: Factors = FACTORS) -> None:
         self.size = size
@@ -19,11 +19,11 @@ class NumberedPictures:
         return len(self.latents)
 
     def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        pictures = torch.zeros(len(rows), self.size, self.size, 3, dtype=torch.uint8)
-        pictures[:, 0, 0, 0], pictures[:, 0, 0, 1] = (rows % 256).to(torch.uint8), (rows // 256).to(torch.uint8)
-        return 255 - pictures if positive else pictures
+        images = torch.zeros(len(rows), self.size, self.size, 3, dtype=torch.uint8)
+        images[:, 0, 0, 0], images[:, 0, 0, 1] = (rows % 256).to(torch.uint8), (rows // 256).to(torch.uint8)
+        return 255 - images if positive else images
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """Read the rows back from (B, 3, H, W) pictures."""
+    """Read the rows back from (B, 3, H, W) images."""
     return x[:, 0, 0, 0].long() + 256 * x[:, 1, 0, 0].long()
