@@ -108,7 +108,7 @@ class MadeImages:
     def __len__(self) -> int:
         return len(self.latents)
 
-    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:  # noqa: ARG002 - the protocol's signature
+    def pixels(self, rows: Tensor) -> Tensor:
         """Return the (B, H, W, 3) uint8 images of (B,) rows."""
         colours = (127 * (torch.tanh(self.latents[rows] @ self._weight / 2) + 1)).to(torch.uint8)
         squares = colours.reshape(-1, 8, 8, 3)

@@ -137,8 +137,8 @@ def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
     stored = open_split(root, split)
     rows = np.unique(np.linspace(0, len(stored.ids) - 1, count).astype(np.int64))
     images = stored.batch(rows)
-    if stored.latents_pos is not None:
-        images = np.concatenate([images, stored.batch(rows, positive=True)], axis=2)
+    if stored.positives is not None:
+        images = np.concatenate([images, stored.positives.batch(rows)], axis=2)
     columns = max(1, round((len(rows) * images.shape[1] / images.shape[2]) ** 0.5))
     lines = -(-len(rows) // columns)
     grid = np.full((lines * columns, *images.shape[1:]), 255, np.uint8)

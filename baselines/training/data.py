@@ -39,23 +39,24 @@ class DatasetPart:
     Attributes:
         rows: the rows.
         latents: (N, d) float32.
-        latents_pos: (N, d) float32 latents of the exact positives, or None.
         factors: what the columns of the latents are.
+        positives: the same rows of the dataset's exact positives, or None where it has none.
     """
 
-    def __init__(self, data: ThreeDIdent, rows: Tensor) -> None:
+    def __init__(self, data: PairData, rows: Tensor) -> None:
         self._data = data
         self.rows = rows
         self.latents = data.latents[rows]
         self.factors = data.factors
-        self.latents_pos = None if data.latents_pos is None else data.latents_pos[rows]
+        positives: PairData | None = getattr(data, "positives", None)
+        self.positives = None if positives is None else DatasetPart(positives, rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, H, W, 3) uint8 images of (B,) rows of this part, or of their exact positives."""
-        return self._data.pixels(self.rows[rows], positive=positive)
+    def pixels(self, rows: Tensor) -> Tensor:
+        """Return the (B, H, W, 3) uint8 images of (B,) rows of this part."""
+        return self._data.pixels(self.rows[rows])
 
 
 class SingleImages(PairStream):

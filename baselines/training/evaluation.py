@@ -32,16 +32,13 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         module.train(was_training)
 
 
-def embed(
-    encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device, *, positive: bool = False
-) -> npt.NDArray[np.float32]:
+def embed(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device) -> npt.NDArray[np.float32]:
     """Embed every image of a dataset, in float32.
 
     Args:
         encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d); in evaluation mode, see :class:`evaluation_mode`.
         data: the images.
         device: where the encoder is.
-        positive: embed the exact positives instead.
 
     Returns:
         (N, d) float32, in the order of the rows.
@@ -49,7 +46,7 @@ def embed(
     parts = []
     for start in range(0, len(data), _IMAGES_AT_ONCE):
         rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)))
-        images = as_input(data.pixels(rows, positive=positive).permute(0, 3, 1, 2), device=device)
+        images = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=device)
         parts.append(encoder(images).float().cpu())
     return torch.cat(parts).numpy()
 

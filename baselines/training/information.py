@@ -130,10 +130,10 @@ def kept_information(
         embeddings = embed(encoder, data, device)
         embeddings_pos, latents_pos = embeddings[partners.numpy()], latents[partners]
     else:
-        if data.latents_pos is None:
+        if data.positives is None:
             raise DatasetError(f"{data.root} has no exact positives: give a conditional to match pairs")
-        embeddings, latents_pos = embed(encoder, data, device), data.latents_pos
-        embeddings_pos = embed(encoder, data, device, positive=True)
+        embeddings, latents_pos = embed(encoder, data, device), data.positives.latents
+        embeddings_pos = embed(encoder, data.positives, device)
     return KeptInformation(
         conditional=str(conditional),
         images=len(data),

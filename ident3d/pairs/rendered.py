@@ -1,14 +1,16 @@
 """Positive pairs that were rendered as pairs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
+from ident3d.device import usable_device
 from ident3d.errors import DatasetError
-from ident3d.pairs.stream import PairBatch, PairStream, RenderedPairData
+from ident3d.pairs.stream import PairBatch, PairData, PairStream, RenderedPairData, ResidentImages, check_memory
 from ident3d.randomness import torch_generator
 
 __all__ = ["RenderedPairs", "exact_positives"]
@@ -69,8 +71,6 @@ class RenderedPairs(PairStream):
         ValueError: if batch size or seed are not usable.
     """
 
-    _uses_positives = True
-
     def __init__(
         self,
         data: RenderedPairData,
@@ -80,15 +80,26 @@ class RenderedPairs(PairStream):
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(data, batch_size, seed, transform)
-        positives: Tensor | None = getattr(data, "latents_pos", None)
+        positives: PairData | None = getattr(data, "positives", None)
         if positives is None:
             raise DatasetError(
                 "the dataset has no exact positives: render one with python -m render ROOT --pairs CONDITIONAL, or "
                 "match pairs with PositivePairs"
             )
-        self._latents_pos = positives
+        self._positives = positives
+
+    def on_device(self, device: torch.device | str) -> Self:
+        """Return this stream with all images, and their positives, on ``device``.
+
+        See :meth:`PairStream.on_device`.
+        """
+        target = usable_device(device)
+        check_memory([self.data, self._positives], target)
+        positives = ResidentImages(self._positives, target)
+        return self._with(data=ResidentImages(self.data, target, positives), _positives=positives, device=target)
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
-        x, x_pos = self._images(ids), self._images(ids, positive=True)
-        return PairBatch(x, x_pos, self._latents(ids), self._latents_pos.index_select(0, ids), ids, ids.clone(), number)
+        x, x_pos = self._images(ids), self._positives.pixels(ids).permute(0, 3, 1, 2)
+        z_pos = self._positives.latents.index_select(0, ids)
+        return PairBatch(x, x_pos, self._latents(ids), z_pos, ids, ids.clone(), number)

@@ -16,11 +16,19 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ident3d.arguments import check_count
 from ident3d.device import usable_device
-from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.randomness import torch_generator
 
-__all__ = ["PairBatch", "PairData", "PairStream", "RenderedPairData", "ResidentImages", "check_data", "check_workers"]
+__all__ = [
+    "PairBatch",
+    "PairData",
+    "PairStream",
+    "RenderedPairData",
+    "ResidentImages",
+    "check_data",
+    "check_memory",
+    "check_workers",
+]
 
 
 class PairData(Protocol):
@@ -39,18 +47,16 @@ class PairData(Protocol):
     def __len__(self) -> int:
         """Return N."""
 
-    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, H, W, 3) uint8 images of (B,) int64 rows, or of their exact positives."""
+    def pixels(self, rows: Tensor) -> Tensor:
+        """Return the (B, H, W, 3) uint8 images of (B,) int64 rows."""
 
 
 class RenderedPairData(PairData, Protocol):
-    """A dataset that was rendered with an exact positive for every row.
+    """A dataset that was rendered with an exact positive for every row."""
 
-    Attributes:
-        latents_pos: (N, d) float32, the latents of the positives; None where there are none.
-    """
-
-    latents_pos: Tensor | None
+    @property
+    def positives(self) -> PairData | None:
+        """The positives: row i is the positive of row i; None where there are none."""
 
 
 _OFFERED = ("latents", "factors", "pixels", "__len__")
@@ -141,12 +147,12 @@ class ResidentImages:
     Args:
         data: the dataset.
         device: where the images are to be.
-        positive: whether its exact positives are wanted too.
+        positives: the exact positives of the rows, on the device already; or None.
 
     Attributes:
         device: where the images are.
         latents: (N, d) float32, on the CPU: batches of latents are small, and drawn there.
-        latents_pos: (N, d) float32, on the CPU, or None.
+        positives: the exact positives of the rows, or None.
         factors: what the columns of the latents are.
 
     Raises:
@@ -155,34 +161,32 @@ class ResidentImages:
 
     layout = "decoded"
 
-    def __init__(self, data: PairData, device: torch.device, *, positive: bool) -> None:
+    def __init__(self, data: PairData, device: torch.device, positives: "ResidentImages | None" = None) -> None:
         self.device = device
         self.latents = data.latents
         self.factors = data.factors
-        self.latents_pos: Tensor | None = getattr(data, "latents_pos", None)
-        sources = [False, True] if positive else [False]
-        one = data.pixels(torch.zeros(1, dtype=torch.int64))
-        _check_memory(len(data) * one.nbytes * len(sources), device)
-        self._pixels = [_decoded(data, device, one.shape[1:], positive=source) for source in sources]
+        self.positives = positives
+        check_memory([data], device)
+        self._pixels = _decoded(data, device)
 
     def __len__(self) -> int:
         return len(self.latents)
 
-    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
-        """Return the (B, H, W, 3) uint8 images of (B,) rows, or of their exact positives, on the device."""
-        if positive and len(self._pixels) < 2:
-            raise DatasetError(
-                "the exact positives are not on the device; make this stream of pairs with RenderedPairs"
-            )
-        return self._pixels[positive].index_select(0, rows.to(self.device))
+    def pixels(self, rows: Tensor) -> Tensor:
+        """Return the (B, H, W, 3) uint8 images of (B,) rows, on the device."""
+        return self._pixels.index_select(0, rows.to(self.device))
 
 
-def _decoded(data: PairData, device: torch.device, shape: torch.Size, *, positive: bool) -> Tensor:
-    pixels = torch.empty((len(data), *shape), dtype=torch.uint8, device=device)
+def _first_image(data: PairData) -> Tensor:
+    return data.pixels(torch.zeros(1, dtype=torch.int64))
+
+
+def _decoded(data: PairData, device: torch.device) -> Tensor:
+    pixels = torch.empty((len(data), *_first_image(data).shape[1:]), dtype=torch.uint8, device=device)
     starts = range(0, len(data), _IMAGES_AT_ONCE)
     for start in _with_bar(starts, f"images to {device}"):
         rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)))
-        pixels[rows[0] : rows[-1] + 1] = data.pixels(rows, positive=positive)
+        pixels[rows[0] : rows[-1] + 1] = data.pixels(rows)
     return pixels
 
 
@@ -194,9 +198,11 @@ def _with_bar(starts: Iterable[int], label: str) -> Iterable[int]:
     return tqdm(starts, desc=label, unit_scale=_IMAGES_AT_ONCE)
 
 
-def _check_memory(needed: int, device: torch.device) -> None:
+def check_memory(sources: Iterable[PairData], device: torch.device) -> None:
+    """Raise ValueError if all images of ``sources`` together do not fit in the free memory of a CUDA device."""
     if device.type != "cuda":
         return
+    needed = sum(len(data) * _first_image(data).nbytes for data in sources)
     free, _ = torch.cuda.mem_get_info(device)
     if needed > free:
         raise ValueError(
@@ -289,8 +295,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
             ValueError: if there is no such device here, or the images do not fit in its free memory.
         """
         target = usable_device(device)
-        resident = ResidentImages(self.data, target, positive=self._uses_positives)
-        return self._with(data=resident, device=target)
+        return self._with(data=ResidentImages(self.data, target), device=target)
 
     def loader(
         self,
@@ -332,8 +337,6 @@ class PairStream(IterableDataset[PairBatch], ABC):
     def _pins(self, pin_memory: bool | None) -> bool:
         return torch.cuda.is_available() and self.device.type == "cpu" if pin_memory is None else pin_memory
 
-    _uses_positives = False
-
     @abstractmethod
     def _draw(self, number: int) -> PairBatch:
         """Return a batch before the transform: images where they are, the rest on the CPU."""
@@ -346,9 +349,9 @@ class PairStream(IterableDataset[PairBatch], ABC):
                 raise TypeError(f"the transform makes {type(drawn.x).__name__} of images; expected a tensor")
         return drawn.to(drawn.x.device)
 
-    def _images(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+    def _images(self, rows: Tensor) -> Tensor:
         """Return the (B, 3, H, W) uint8 images of (B,) rows, channels last in memory."""
-        return self.data.pixels(rows, positive=positive).permute(0, 3, 1, 2)
+        return self.data.pixels(rows).permute(0, 3, 1, 2)
 
     def _latents(self, rows: Tensor) -> Tensor:
         """Return the (B, d) latents of (B,) rows."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from filelock import FileLock
 from tqdm import tqdm
 
@@ -28,16 +27,15 @@ from ident3d.storage.decoded import (
     decoded_splits,
     source_signature,
 )
-from ident3d.storage.images import decode, encode_png
+from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER, ShardRows, write_shard
 from ident3d.storage.published import IMAGES_FOLDER, PHYSICAL_LATENTS, RAW_LATENTS, image_name
-from ident3d.storage.split import StoredSplit
+from ident3d.storage.split import StoredImages, StoredSplit
 
 __all__ = [
     "ROWS_PER_SHARD",
-    "EncodedImage",
     "Source",
     "Target",
     "convert",
@@ -49,18 +47,6 @@ __all__ = [
 
 _AT_ONCE = 256
 _UNKNOWN = "a conditional that is not recorded"
-
-
-class EncodedImage(NamedTuple):
-    """One image, as it is stored and decoded.
-
-    Attributes:
-        encoded: the bytes of an image file.
-        pixels: (H, W, 3) uint8.
-    """
-
-    encoded: bytes
-    pixels: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -89,39 +75,37 @@ class Source:
                     f"{split.root} holds {len(split.latents)} of the {planned} images of the split {split.split!r}, "
                     "or not in order: finish rendering it first"
                 )
-        if len({split.latents_pos is None for split in splits}) > 1:
+        if len({split.positives is None for split in splits}) > 1:
             raise DatasetError(f"{splits[0].root}: some splits hold exact positives and some do not")
         return cls({split.split: split for split in splits}, manifest_of(splits))
 
     @property
     def has_positives(self) -> bool:
         """Whether every row also holds an exact positive."""
-        return any(split.latents_pos is not None for split in self.splits.values())
+        return any(split.positives is not None for split in self.splits.values())
 
     @property
     def rows(self) -> int:
         """The number of rows of all splits."""
         return sum(len(split.latents) for split in self.splits.values())
 
-    def images(self, split: str, advance: Callable[[], object], *, positive: bool = False) -> Iterator[EncodedImage]:
-        """Yield the images of a split in order, a few hundred in memory at a time.
+    def images(self, stored: StoredImages, advance: Callable[[], object]) -> Iterator[EncodedImage]:
+        """Yield images in order, a few hundred in memory at a time.
 
         Each is decoded, so that a damaged one is found here and not after the conversion.
 
         Args:
-            split: name of the split.
+            stored: a split of this source, or the exact positives of one.
             advance: called after every image.
-            positive: yield the exact positives instead.
 
         Raises:
             DatasetError: if an image is damaged, or not as large as the manifest says.
         """
-        stored = self.splits[split]
         side = self.manifest.resolution
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for start in range(0, len(stored.latents), _AT_ONCE):
                 rows = range(start, min(start + _AT_ONCE, len(stored.latents)))
-                for row, image in zip(rows, _read(stored, rows, pool, positive=positive), strict=True):
+                for row, image in zip(rows, stored.read(rows, pool), strict=True):
                     height, width = image.pixels.shape[:2]
                     if not height == width == side:
                         raise DatasetError(
@@ -131,19 +115,10 @@ class Source:
                     yield image
 
 
-def _read(stored: StoredSplit, rows: range, pool: ThreadPoolExecutor, *, positive: bool) -> Iterator[EncodedImage]:
-    """Read images; what takes long, decoding or encoding, is done by the threads of ``pool``."""
-    if isinstance(stored, DecodedSplit):
-        pixels = stored.batch(np.array(rows), positive=positive)
-        return map(EncodedImage, pool.map(encode_png, pixels), pixels)
-    encoded = [stored.encoded(row, positive=positive) for row in rows]
-    return map(EncodedImage, encoded, pool.map(decode, encoded, map(stored.place, rows)))
-
-
 def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
     """Return the manifest of the dataset that ``splits`` make up, or what can be told of it where it has none."""
     told = [split.provenance() for split in splits]
-    if splits[0].latents_pos is not None and told[0].pairs is None:
+    if splits[0].positives is not None and told[0].pairs is None:
         told = [replace(manifest, pairs=_UNKNOWN) for manifest in told]
     if splits[0].manifest is not None:
         return told[0]
@@ -175,16 +150,16 @@ def write_native(source: Source, folder: Path, advance: Callable[[], object], ro
     manifest = replace(source.manifest, rows_per_shard=rows_per_shard, shards=())
     records = []
     for split, stored in source.splits.items():
-        images = source.images(split, advance)
-        positives = source.images(split, advance, positive=True) if source.has_positives else None
+        images, positives = source.images(stored, advance), stored.positives
+        images_pos = None if positives is None else source.images(positives, advance)
         for name, rows in manifest.planned(split):
             part = slice(rows.start, rows.stop)
             shard = ShardRows(
                 index=stored.ids[part],
                 images=_encoded(images, len(rows)),
                 latents=stored.latents[part],
-                images_pos=None if positives is None else _encoded(positives, len(rows)),
-                latents_pos=None if stored.latents_pos is None else stored.latents_pos[part],
+                images_pos=None if images_pos is None else _encoded(images_pos, len(rows)),
+                latents_pos=None if positives is None else positives.latents[part],
             )
             path = folder / DATA_FOLDER / name
             write_shard(path, shard)
@@ -214,7 +189,7 @@ def write_published(source: Source, folder: Path, advance: Callable[[], object])
         files.mkdir(parents=True)
         np.save(folder / split / RAW_LATENTS, stored.latents)
         np.save(folder / split / PHYSICAL_LATENTS, to_physical(stored.latents, stored.factors))
-        for row, image in enumerate(source.images(split, advance)):
+        for row, image in enumerate(source.images(stored, advance)):
             is_png = image.encoded.startswith(_PNG)
             path = files / image_name(row, len(stored.latents))
             path.write_bytes(image.encoded if is_png else encode_png(image.pixels))
@@ -237,11 +212,11 @@ def write_decoded(source: Source, folder: Path, advance: Callable[[], object]) -
     for split, stored in source.splits.items():
         np.save(array_path(folder, split, "ids"), stored.ids)
         np.save(array_path(folder, split, "latents"), stored.latents)
-        _write_pixels(array_path(folder, split, "pixels"), source, split, source.images(split, advance))
-        if stored.latents_pos is not None:
-            positives = source.images(split, advance, positive=True)
-            np.save(array_path(folder, split, "latents_pos"), stored.latents_pos)
-            _write_pixels(array_path(folder, split, "pixels_pos"), source, split, positives)
+        _write_pixels(array_path(folder, split, "pixels"), source, split, source.images(stored, advance))
+        positives = stored.positives
+        if positives is not None:
+            np.save(array_path(folder, split, "latents_pos"), positives.latents)
+            _write_pixels(array_path(folder, split, "pixels_pos"), source, split, source.images(positives, advance))
     CacheRecord(source.manifest, signatures).write(folder)
 
 

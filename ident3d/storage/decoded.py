@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import numpy.typing as npt
 from ident3d.errors import DatasetError
 from ident3d.latents import check_finite
 from ident3d.storage.atomic import write_text
-from ident3d.storage.images import encode_png
+from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import footer, shard_paths
 from ident3d.storage.published import IMAGES_FOLDER, RAW_LATENTS, published_folder
-from ident3d.storage.split import StoredSplit
+from ident3d.storage.split import StoredImages, StoredSplit
 
 __all__ = ["CACHE_FOLDER", "CacheRecord", "DecodedSplit", "array_path", "decoded_splits", "source_signature"]
 
@@ -112,7 +113,53 @@ class CacheRecord:
         return record
 
 
-class DecodedSplit(StoredSplit):
+class DecodedImages(StoredImages):
+    """Images as one uint8 memory map."""
+
+    _pixels: npt.NDArray[np.uint8]  # (N, H, W, 3)
+
+    def encoded(self, row: int) -> bytes:
+        """Return the image of a row as PNG."""
+        return encode_png(self.pixels(row))
+
+    def pixels(self, row: int) -> npt.NDArray[np.uint8]:
+        """Return the (H, W, 3) uint8 image of a row, a view of the memory map."""
+        image: npt.NDArray[np.uint8] = self._pixels[row]
+        return image
+
+    def batch(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return (B, H, W, 3) uint8: a copy of the images of the given rows."""
+        return self._pixels[rows]
+
+    def read(self, rows: range, pool: Executor) -> Iterator[EncodedImage]:
+        """Yield the images of rows both encoded and decoded; ``pool`` encodes them."""
+        pixels = self.batch(np.array(rows))
+        return map(EncodedImage, pool.map(encode_png, pixels), pixels)
+
+
+class DecodedPositives(DecodedImages):
+    """The exact positives of a decoded cache, row by row.
+
+    Args:
+        split: the split.
+        latents: (N, d) float32 latents of the positives.
+        pixels: (N, H, W, 3) uint8 memory map of their images.
+    """
+
+    def __init__(self, split: "DecodedSplit", latents: npt.NDArray[np.float32], pixels: npt.NDArray[np.uint8]) -> None:
+        self._split = split
+        self.latents = latents
+        self._pixels = pixels
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return getattr, (self._split, "positives")  # opened again where it goes, as the split is
+
+    def place(self, row: int) -> str:
+        """Return where the image of a row's positive is, for messages."""
+        return f"{array_path(self._split.root / CACHE_FOLDER, self._split.split, 'pixels_pos')}, row {row},"
+
+
+class DecodedSplit(DecodedImages, StoredSplit):
     """One split as a decoded cache.
 
     All arrays stay on disk and are shared, through the page cache, by the processes that map them.
@@ -149,12 +196,11 @@ class DecodedSplit(StoredSplit):
         self.factors = self.manifest.factors
         self.ids = self._load("ids")
         self.latents = self._load("latents")
-        self._pixels: npt.NDArray[np.uint8] = self._load("pixels", writable=False)
-        self.latents_pos = None
-        self._pixels_pos: npt.NDArray[np.uint8] | None = None
+        self._pixels = self._load("pixels", writable=False)
+        self._positives: DecodedPositives | None = None
         if array_path(root / CACHE_FOLDER, split, "pixels_pos").exists():
-            self.latents_pos = self._load("latents_pos")
-            self._pixels_pos = self._load("pixels_pos", writable=False)
+            latents, pixels = self._load("latents_pos"), self._load("pixels_pos", writable=False)
+            self._positives = DecodedPositives(self, latents, pixels)
         self._check_shapes()
         self._identity = self._identify()
 
@@ -170,22 +216,14 @@ class DecodedSplit(StoredSplit):
                 "opened: the decoded cache was made again since; open the dataset again"
             )
 
-    def encoded(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the image of a row as PNG."""
-        return encode_png(self.pixels(row, positive=positive))
+    @property
+    def positives(self) -> DecodedPositives | None:
+        """The exact positives of the rows; None where the cache holds none."""
+        return self._positives
 
     def place(self, row: int) -> str:
         """Return where the image of a row is, for messages."""
         return f"{array_path(self.root / CACHE_FOLDER, self.split, 'pixels')}, row {row},"
-
-    def pixels(self, row: int, *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return the (H, W, 3) uint8 image of a row, a view of the memory map."""
-        image: npt.NDArray[np.uint8] = self._mapped(positive=positive)[row]
-        return image
-
-    def batch(self, rows: npt.NDArray[np.int64], *, positive: bool = False) -> npt.NDArray[np.uint8]:
-        """Return (B, H, W, 3) uint8: a copy of the images of the given rows."""
-        return self._mapped(positive=positive)[rows]
 
     def _identify(self) -> str:
         """Return a hash of what the cache says that it is, its latents, and the first and the last image."""
@@ -208,12 +246,6 @@ class DecodedSplit(StoredSplit):
             raise DatasetError(f"{where}: expected (N, H, W, 3) uint8, not {self._pixels.shape} {self._pixels.dtype}")
         if self.latents.shape[1:] != (len(self.factors),):
             raise DatasetError(f"{where}: latents of shape {self.latents.shape} for {len(self.factors)} factors")
-
-    def _mapped(self, *, positive: bool) -> npt.NDArray[np.uint8]:
-        source = self._pixels_pos if positive else self._pixels
-        if source is None:
-            raise self._positives_missing()
-        return source
 
     def _load(self, array: str, *, writable: bool = True) -> npt.NDArray[Any]:
         path = array_path(self.root / CACHE_FOLDER, self.split, array)

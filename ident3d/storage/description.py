@@ -138,7 +138,7 @@ def _describe(split: StoredSplit) -> SplitDescription:
         planned=split.provenance().splits[split.split],
         width=width,
         height=height,
-        has_positives=split.latents_pos is not None,
+        has_positives=split.positives is not None,
         fingerprint=split.fingerprint(),
         low=tuple(split.latents.min(axis=0).tolist()),
         high=tuple(split.latents.max(axis=0).tolist()),

@@ -4,6 +4,7 @@ import io
 import struct
 import zlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ident3d.errors import DatasetError
 
-__all__ = ["check_integrity", "decode", "encode_png", "stack"]
+__all__ = ["EncodedImage", "check_integrity", "decode", "encode_png", "stack"]
 
 _FORMATS = ("PNG", "WEBP", "JPEG")
 _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
@@ -91,6 +92,18 @@ def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     header = struct.pack(">II", width, height) + _RGB
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.data, _COMPRESSION)), (b"IEND", b""))
     return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+class EncodedImage(NamedTuple):
+    """One image, as it is stored and decoded.
+
+    Attributes:
+        encoded: the bytes of an image file.
+        pixels: (H, W, 3) uint8.
+    """
+
+    encoded: bytes
+    pixels: npt.NDArray[np.uint8]
 
 
 def stack(images: Iterable[npt.NDArray[np.uint8]], what: str) -> npt.NDArray[np.uint8]:

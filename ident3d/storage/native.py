@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.storage.atomic import atomic_file
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, shard_name
-from ident3d.storage.split import StoredSplit, checked_latents
+from ident3d.storage.split import StoredImages, StoredSplit, checked_latents
 
 __all__ = [
     "DATA_FOLDER",
@@ -115,6 +115,10 @@ def footer(file: IO[bytes] | pa.NativeFile) -> bytes:
     return b"%d\n" % size + file.read()
 
 
+LatentsColumn = Literal["latents", "latents_pos"]
+ImageColumn = Literal["image", "image_pos"]
+
+
 class ShardReader:
     """Reads a shard: its latents at once, its images one by one.
 
@@ -157,24 +161,23 @@ class ShardReader:
         column: npt.NDArray[np.int64] = self._read("index").to_numpy()
         return column
 
-    def latents(self, *, positive: bool = False) -> npt.NDArray[np.float32]:
-        """Return (rows, d) float32: the latents, or those of the exact positives."""
-        column = self._read("latents_pos" if positive else "latents").combine_chunks()
-        values: npt.NDArray[np.float32] = column.values.to_numpy(zero_copy_only=False)
+    def latents(self, column: LatentsColumn = "latents") -> npt.NDArray[np.float32]:
+        """Return a column of latents: (rows, d) float32."""
+        vectors = self._read(column).combine_chunks()
+        values: npt.NDArray[np.float32] = vectors.values.to_numpy(zero_copy_only=False)
         if self.rows == 0 or len(values) % self.rows:
             raise DatasetError(f"{self.path}: the latents of its {self.rows} rows differ in length")
         return values.reshape(self.rows, -1).astype(np.float32, copy=False)
 
-    def image(self, row: int, *, positive: bool = False) -> bytes:
-        """Return the encoded image of a row, or of its exact positive."""
+    def image(self, row: int, column: ImageColumn = "image") -> bytes:
+        """Return the encoded image in a row of a column of images."""
         group = int(np.searchsorted(self._group_ends, row, side="right"))
         first = 0 if group == 0 else int(self._group_ends[group - 1])
-        name = "image_pos" if positive else "image"
         try:
-            table = self._file.read_row_group(group, columns=[f"{name}.bytes"], use_threads=False)
+            table = self._file.read_row_group(group, columns=[f"{column}.bytes"], use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise DatasetError(f"{self.path}, row {row}: {error}; fetch or render it again") from error
-        image: bytes | None = table[name].chunk(0).field(0)[row - first].as_py()
+        image: bytes | None = table[column].chunk(0).field(0)[row - first].as_py()
         if image is None:
             raise DatasetError(f"{self.path}, row {row} holds no image")
         return image
@@ -211,6 +214,27 @@ def shard_paths(root: Path, split: str) -> list[Path]:
     return sorted((root / DATA_FOLDER).glob(f"{split}-?????-of-?????.parquet"))
 
 
+class NativePositives(StoredImages):
+    """The exact positives of a split in the native layout, row by row.
+
+    Args:
+        split: the split.
+        latents: (N, d) float32 latents of the positives.
+    """
+
+    def __init__(self, split: "NativeSplit", latents: npt.NDArray[np.float32]) -> None:
+        self._split = split
+        self.latents = latents
+
+    def encoded(self, row: int) -> bytes:
+        """Return the encoded image of a row's positive, as it is stored."""
+        return self._split.image(row, "image_pos")
+
+    def place(self, row: int) -> str:
+        """Return where the image of a row's positive is, for messages."""
+        return f"{self._split.place(row)} exact positive,"
+
+
 class NativeSplit(StoredSplit):
     """One split in the native layout.
 
@@ -242,22 +266,29 @@ class NativeSplit(StoredSplit):
         self.ids = np.concatenate([reader.index() for reader in readers])
         where = f"{root}, {split}"
         self.latents = checked_latents(np.concatenate([r.latents() for r in readers]), self.factors, where)
-        self.latents_pos = None
+        self._latents_pos: npt.NDArray[np.float32] | None = None
         if all(reader.has_pairs for reader in readers):
-            positives = np.concatenate([reader.latents(positive=True) for reader in readers])
-            self.latents_pos = checked_latents(positives, self.factors, f"{where}, exact positives")
+            positives = np.concatenate([reader.latents("latents_pos") for reader in readers])
+            self._latents_pos = checked_latents(positives, self.factors, f"{where}, exact positives")
         elif any(reader.has_pairs for reader in readers):
             raise DatasetError(f"{where}: some shards hold exact positives and some do not; render it again")
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_readers": {}}  # open files stay in their process, and are opened again where they go
 
-    def encoded(self, row: int, *, positive: bool = False) -> bytes:
+    @property
+    def positives(self) -> "NativePositives | None":
+        """The exact positives of the rows; None where the shards hold none."""
+        return None if self._latents_pos is None else NativePositives(self, self._latents_pos)
+
+    def encoded(self, row: int) -> bytes:
         """Return the encoded image of a row, as it is stored."""
-        if positive and self.latents_pos is None:
-            raise self._positives_missing()
+        return self.image(row, "image")
+
+    def image(self, row: int, column: ImageColumn) -> bytes:
+        """Return the encoded image of a row in a column of the shards."""
         shard, first = self._shard_of(row)
-        return self._reader(shard).image(row - first, positive=positive)
+        return self._reader(shard).image(row - first, column)
 
     def place(self, row: int) -> str:
         """Return where the image of a row is, for messages."""

@@ -75,7 +75,6 @@ class PublishedSplit(StoredSplit):
         self.split = split
         self.manifest = Manifest.read(root) if (root / MANIFEST_NAME).exists() else None
         self.factors = FACTORS if self.manifest is None else self.manifest.factors
-        self.latents_pos = None
         self._source = folder / RAW_LATENTS
         self.latents = _latents(self._source, self)
         self._digest = _digest(self.latents)
@@ -89,10 +88,8 @@ class PublishedSplit(StoredSplit):
                 f"{folder} holds {len(self.latents)} rows, but {root / MANIFEST_NAME} says {planned or 'no such split'}"
             )
 
-    def encoded(self, row: int, *, positive: bool = False) -> bytes:
+    def encoded(self, row: int) -> bytes:
         """Return the encoded image of a row, as it is stored."""
-        if positive:
-            raise self._positives_missing()
         self._check_unchanged()
         path = self.place(row)
         try:

@@ -73,7 +73,7 @@ def shard_faults(reader: ShardReader, manifest: Manifest, record: ShardRecord, r
     latents = reader.latents()
     faults = list(latents_faults(str(path), latents, manifest, record.split, rows.start))
     if reader.has_pairs:
-        where, positives = f"{path}, exact positives", reader.latents(positive=True)
+        where, positives = f"{path}, exact positives", reader.latents("latents_pos")
         faults += _range_faults(where, positives, manifest)
         if not faults:  # the positives follow from the latents
             faults += _positives_faults(where, latents, positives, manifest, record)
@@ -264,21 +264,11 @@ class _Verification:
         reader = ShardReader(path)
         self.faults += list(shard_faults(reader, manifest, record, rows))
         self.latents.setdefault(record.split, []).append(reader.latents())
-        self.images(str(path), reader.index(), reader.image, (manifest.resolution,), pairs=reader.has_pairs)
-
-    def images(
-        self,
-        where: str,
-        ids: npt.NDArray[np.int64],
-        encoded: Callable[..., bytes],
-        sizes: Collection[int],
-        *,
-        pairs: bool,
-    ) -> None:
-        self.faults += images_faults(where, ids, encoded, sizes, self.tick)
-        if pairs:
-            positives = partial(encoded, positive=True)
-            self.faults += images_faults(f"{where}, exact positives", ids, positives, sizes, lambda _: None)
+        ids, sizes = reader.index(), (manifest.resolution,)
+        self.faults += images_faults(str(path), ids, reader.image, sizes, self.tick)
+        if reader.has_pairs:
+            positives = partial(reader.image, column="image_pos")
+            self.faults += images_faults(f"{path}, exact positives", ids, positives, sizes, lambda _: None)
 
     def given(self, manifest: Manifest) -> None:
         """Check the checksum of latents that were given, once all of them are there."""
@@ -302,8 +292,10 @@ class _Verification:
             self.faults.append(f"{where}: {twice} ids are there more than once")
         sizes = () if stored.manifest is None else (stored.manifest.resolution,)
         self.latents.setdefault(split, []).append(stored.latents)
-        pairs = stored.latents_pos is not None
-        self.images(where, stored.ids, stored.encoded, sizes, pairs=pairs)
+        self.faults += images_faults(where, stored.ids, stored.encoded, sizes, self.tick)
+        if stored.positives is not None:
+            positives = stored.positives.encoded
+            self.faults += images_faults(f"{where}, exact positives", stored.ids, positives, sizes, lambda _: None)
 
     def overlaps(self) -> None:
         """Check that no row of latents is in two splits."""

@@ -12,6 +12,7 @@ from ident3d.randomness import generator
 from ident3d.storage.images import decode
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, native_splits
+from ident3d.storage.split import StoredImages
 from render.dataset.plan import ImageId, Plan, Recipe
 from render.dataset.render import Renderer
 
@@ -52,7 +53,7 @@ def sampled(root: Path, count: int, seed: int) -> list[ImageId]:
     images = []
     for split in native_splits(root):
         stored = NativeSplit(root, split)
-        kinds = (False,) if stored.latents_pos is None else (False, True)
+        kinds = (False,) if stored.positives is None else (False, True)
         images += [ImageId(split, int(row), positive) for row in stored.ids for positive in kinds]
     if not images:
         raise DatasetError(f"{root} holds no shard yet")
@@ -79,15 +80,17 @@ def compare(root: Path, images: list[ImageId], renderer: Renderer) -> list[Compa
     splits = {split: NativeSplit(root, split) for split in {image.split for image in images}}
     rows = {split: {int(id_): row for row, id_ in enumerate(stored.ids)} for split, stored in splits.items()}
 
+    def stored_images(image: ImageId) -> StoredImages:
+        split = splits[image.split]
+        return split.positives if image.positive and split.positives is not None else split
+
     def stored_latents(image: ImageId) -> npt.NDArray[np.float32]:
-        stored = splits[image.split]
-        table = stored.latents_pos if image.positive and stored.latents_pos is not None else stored.latents
-        row: npt.NDArray[np.float32] = table[rows[image.split][image.row]]
+        row: npt.NDArray[np.float32] = stored_images(image).latents[rows[image.split][image.row]]
         return row
 
     found = {}
     for image, png in renderer.render(plan.job(image, stored_latents(image)) for image in images):
         row = rows[image.split][image.row]
-        stored = splits[image.split].pixels(row, positive=image.positive)
+        stored = stored_images(image).pixels(row)
         found[image] = Comparison(image, psnr(stored, decode(png, f"the new image of {image}")))
     return [found[image] for image in images]

@@ -13,15 +13,30 @@ class NumberedImages:
         self.size = size
         self.factors = factors
         self.latents = torch.from_numpy(sample_latents(n, seed=1, factors=factors))
-        self.latents_pos = self.latents.flip(1).contiguous() if pairs else None
+        self.positives = InvertedImages(self) if pairs else None
 
     def __len__(self) -> int:
         return len(self.latents)
 
-    def pixels(self, rows: Tensor, *, positive: bool = False) -> Tensor:
+    def pixels(self, rows: Tensor) -> Tensor:
         images = torch.zeros(len(rows), self.size, self.size, 3, dtype=torch.uint8)
         images[:, 0, 0, 0], images[:, 0, 0, 1] = (rows % 256).to(torch.uint8), (rows // 256).to(torch.uint8)
-        return 255 - images if positive else images
+        return images
+
+
+class InvertedImages:
+    """The exact positives of numbered images."""
+
+    def __init__(self, data: NumberedImages) -> None:
+        self.data = data
+        self.factors = data.factors
+        self.latents = data.latents.flip(1).contiguous()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def pixels(self, rows: Tensor) -> Tensor:
+        return 255 - self.data.pixels(rows)
 
 
 def rows_of(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import ident3d.storage.conversion
+import ident3d.storage.split
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError
 from ident3d.factors import Factor, Factors
@@ -130,8 +130,8 @@ def test_exact_positives_go_along_where_there_is_a_place_for_them(native_pairs, 
     convert(tmp_path / "a", tmp_path / "b", "native")
     for root in (tmp_path / "a", tmp_path / "b"):
         data = ThreeDIdent(root)
-        np.testing.assert_array_equal(data.latents_pos, native_pairs.latents_pos["train"])
-        np.testing.assert_array_equal(data.pixels(np.arange(70), positive=True), native_pairs.pixels_pos["train"])
+        np.testing.assert_array_equal(data.positives.latents, native_pairs.latents_pos["train"])
+        np.testing.assert_array_equal(data.positives.pixels(np.arange(70)), native_pairs.pixels_pos["train"])
         assert data.provenance.pairs == "normal(sigma=0.1)"
     with caplog.at_level(logging.WARNING):
         convert(native_pairs.root, tmp_path / "c", "published")
@@ -203,7 +203,7 @@ def test_a_damaged_cache_is_made_again(native):
 
 def interrupt(monkeypatch, after):
     """Let the conversion be interrupted when it has read ``after`` images."""
-    real = ident3d.storage.conversion.decode
+    real = ident3d.storage.split.decode
     count = iter(range(after))
 
     def decode(encoded, what):
@@ -211,8 +211,8 @@ def interrupt(monkeypatch, after):
             raise KeyboardInterrupt
         return real(encoded, what)
 
-    monkeypatch.setattr(ident3d.storage.conversion, "decode", decode)
-    return lambda: monkeypatch.setattr(ident3d.storage.conversion, "decode", real)
+    monkeypatch.setattr(ident3d.storage.split, "decode", decode)
+    return lambda: monkeypatch.setattr(ident3d.storage.split, "decode", real)
 
 
 @pytest.mark.parametrize(("layout", "to"), [("published", "native"), ("native", "published"), ("native", "decoded")])

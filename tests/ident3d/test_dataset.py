@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Subset, random_split
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS, Factor, Factors
+from ident3d.storage.conversion import convert
 
 
 def as_tensor(image):
@@ -242,12 +243,26 @@ def test_a_variant_brings_its_own_factors(tmp_path, make_native):
 
 def test_exact_positives_are_there_where_they_were_rendered(native, native_pairs):
     data = ThreeDIdent(native_pairs.root)
-    np.testing.assert_array_equal(data.latents_pos, native_pairs.latents_pos["train"])
-    np.testing.assert_array_equal(data.pixels([2, 50], positive=True), native_pairs.pixels_pos["train"][[2, 50]])
-    plain = ThreeDIdent(native.root)
-    assert plain.latents_pos is None
-    with pytest.raises(DatasetError, match="holds no exact positives: render with --pairs"):
-        plain.pixels([0], positive=True)
+    np.testing.assert_array_equal(data.positives.latents, native_pairs.latents_pos["train"])
+    np.testing.assert_array_equal(data.positives.pixels([2, 50]), native_pairs.pixels_pos["train"][[2, 50]])
+    assert ThreeDIdent(native.root).positives is None
+
+
+@pytest.mark.parametrize("layout", ["native", "decoded"])
+def test_exact_positives_are_a_dataset(native_pairs, layout):
+    if layout == "decoded":
+        convert(native_pairs.root, native_pairs.root, "decoded")
+    data = ThreeDIdent(native_pairs.root, transform=np.asarray)
+    for positives in (data.positives, pickle.loads(pickle.dumps(data.positives))):  # noqa: S301 - our own bytes
+        assert positives.layout == layout
+        assert len(positives) == len(data)
+        np.testing.assert_array_equal(positives.ids, data.ids)
+        image, latents = positives[-1]
+        np.testing.assert_array_equal(image, native_pairs.pixels_pos["train"][-1])
+        np.testing.assert_array_equal(latents, native_pairs.latents_pos["train"][-1])
+        assert positives.encoded(0).startswith(b"\x89PNG")
+    with pytest.raises(IndexError, match="of a dataset of 70 images"):
+        data.positives[70]
 
 
 def test_encoded_images_are_image_files(made):

@@ -173,7 +173,7 @@ def test_rendered_pairs_are_the_exact_ones():
     assert torch.equal(rows_of(batch.x), batch.ids)
     assert torch.equal(rows_of(255 - batch.x_pos), batch.ids)
     assert torch.equal(batch.ids, batch.ids_pos)
-    assert torch.equal(batch.z_pos, DATA.latents_pos[batch.ids])
+    assert torch.equal(batch.z_pos, DATA.positives.latents[batch.ids])
     with pytest.raises(DatasetError, match="render ROOT --pairs"):
         RenderedPairs(NumberedImages(10))
 
@@ -191,8 +191,8 @@ def test_a_device_serves_the_same_stream():
         resident = stream.on_device("cpu")
         assert_equal_batches(take(resident, 3), take(stream, 3))
         assert resident.data is not stream.data
-    with pytest.raises(DatasetError, match="RenderedPairs"):
-        matched().on_device("cpu").data.pixels(torch.zeros(1, dtype=torch.int64), positive=True)
+    with pytest.raises(DatasetError, match="no exact positives"):
+        RenderedPairs(matched().on_device("cpu").data)
 
 
 @pytest.mark.gpu

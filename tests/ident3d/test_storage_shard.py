@@ -30,9 +30,9 @@ def test_a_shard_is_read_as_it_was_written(tmp_path, rows):
     assert reader.has_pairs
     np.testing.assert_array_equal(reader.index(), rows.index)
     np.testing.assert_array_equal(reader.latents(), rows.latents)
-    np.testing.assert_array_equal(reader.latents(positive=True), rows.latents_pos)
+    np.testing.assert_array_equal(reader.latents("latents_pos"), rows.latents_pos)
     assert [reader.image(k) for k in range(ROWS)] == rows.images
-    assert [reader.image(k, positive=True) for k in range(ROWS)] == rows.images_pos
+    assert [reader.image(k, "image_pos") for k in range(ROWS)] == rows.images_pos
 
 
 @pytest.mark.parametrize("settings", ["", "5e11"])

@@ -162,8 +162,8 @@ def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered):
     stored = NativeSplit(tmp_path, "train")
     latents = sample_latents(3, 0)
     expected = exact_positives(latents, parse(conditional), 0, split="train")
-    np.testing.assert_array_equal(stored.latents_pos, expected)
-    assert (stored.pixels(1, positive=True) != stored.pixels(1)).any()
+    np.testing.assert_array_equal(stored.positives.latents, expected)
+    assert (stored.positives.pixels(1) != stored.pixels(1)).any()
     for row in range(3):  # an anchor is the same image with and without a positive
         np.testing.assert_array_equal(stored.pixels(row), NativeSplit(rendered, "train").pixels(row))
     assert parse(Manifest.read(tmp_path).pairs) == parse(conditional)

@@ -37,7 +37,7 @@ def test_a_positive_stands_beside_its_anchor(tmp_path):
     root = _render(tmp_path, small_plan(conditional=Shifted()))
     sheet = np.asarray(contact_sheet(root, "train", 1))
     stored = NativeSplit(root, "train")
-    both = np.concatenate([stored.pixels(0), stored.pixels(0, positive=True)], axis=1)
+    both = np.concatenate([stored.pixels(0), stored.positives.pixels(0)], axis=1)
     np.testing.assert_array_equal(sheet[:, -2 * RESOLUTION :], both)
 
 

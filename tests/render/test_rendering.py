@@ -49,7 +49,7 @@ def test_a_dataset_holds_what_was_planned(tmp_path):
         stored = NativeSplit(tmp_path, split)
         np.testing.assert_array_equal(stored.ids, np.arange(plan.manifest.splits[split]))
     job = list(plan.jobs(plan.shards[1]))[5]  # the positive of the third row
-    image = ShardReader(tmp_path / "data" / plan.shards[1].name).image(2, positive=True)
+    image = ShardReader(tmp_path / "data" / plan.shards[1].name).image(2, "image_pos")
     fresh = FakeRenderer().image(job.scene, job.seed)
     np.testing.assert_array_equal(decode(image, "stored"), decode(fresh, "fresh"))
     assert not list((tmp_path / ".render" / "journal").iterdir())

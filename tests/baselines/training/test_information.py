@@ -17,23 +17,30 @@ CONDITIONAL = Normal(0.3)
 TRUE = true_mutual_information(CONDITIONAL, Box(2))
 
 
-class WrittenLatents:
+class Written:
     """(H, W) = (1, 2) images: the first latent in red of the left pixel, the second in that of the right one."""
 
-    def __init__(self, n, change=lambda latents: latents, *, is_paired=True):
-        self.latents = change(Box(2).uniform(n, torch_generator(0, "test/latents")).float())
-        drawn = CONDITIONAL.sample(self.latents, Box(2), torch_generator(0, "test/positives"))
-        self.latents_pos = drawn if is_paired else None
+    def __init__(self, latents):
+        self.latents = latents
         self.factors = plain_factors(2)
-        self.ids = np.arange(n)
-        self.root = "here"
 
     def __len__(self):
         return len(self.latents)
 
-    def pixels(self, rows, *, positive=False):
-        latents = (self.latents_pos if positive else self.latents)[rows]
+    def pixels(self, rows):
+        latents = self.latents[rows]
         return (127.5 * (latents + 1)).round().to(torch.uint8)[:, None, :, None].expand(-1, 1, 2, 3)
+
+
+class WrittenLatents(Written):
+    """Written images of uniform latents, and of positives if they are paired."""
+
+    def __init__(self, n, change=lambda latents: latents, *, is_paired=True):
+        super().__init__(change(Box(2).uniform(n, torch_generator(0, "test/latents")).float()))
+        drawn = CONDITIONAL.sample(self.latents, Box(2), torch_generator(0, "test/positives"))
+        self.positives = Written(drawn) if is_paired else None
+        self.ids = np.arange(n)
+        self.root = "here"
 
 
 def whole(images):
