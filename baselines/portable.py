@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ident3d.errors import Ident3DError, MissingDependencyError
-from ident3d.storage.atomic import write_bytes
+from ident3d.files import write_bytes
 
 if TYPE_CHECKING:
     from torch import nn

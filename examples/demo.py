@@ -30,7 +30,7 @@ from ident3d import __version__, commandline  # noqa: E402 - the lines above fin
 from ident3d.doctor.machine import missing_packages  # noqa: E402
 from ident3d.doctor.probe import look_at  # noqa: E402
 from ident3d.errors import Ident3DError  # noqa: E402
-from ident3d.storage.atomic import write_text  # noqa: E402
+from ident3d.files import write_text  # noqa: E402
 
 PROGRAMS = {
     "ident3d": "ident3d",

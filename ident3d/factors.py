@@ -6,12 +6,14 @@ A dataset's factors are data, so that a variant of 3DIdent with other ranges or 
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
+
+from ident3d.codec import INLINE, from_json, to_json
 
 __all__ = ["FACTORS", "Factor", "Factors", "plain_factors", "resolve_factors"]
 
@@ -61,7 +63,7 @@ class Factors(Sequence[Factor]):
         items: the factors; names are unique.
     """
 
-    items: tuple[Factor, ...]
+    items: tuple[Factor, ...] = field(metadata=INLINE)
 
     def __post_init__(self) -> None:
         if not isinstance(self.items, tuple) or not all(isinstance(item, Factor) for item in self.items):
@@ -114,12 +116,13 @@ class Factors(Sequence[Factor]):
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the factors as plain data, for a manifest."""
-        return [vars(factor).copy() for factor in self.items]
+        written: list[dict[str, Any]] = to_json(self)
+        return written
 
     @classmethod
     def from_json(cls, data: list[dict[str, Any]]) -> "Factors":
-        """Return the factors that :meth:`to_json` wrote."""
-        return cls(tuple(Factor(**item) for item in data))
+        """Return the factors that :meth:`to_json` wrote; ValueError if the data describe none."""
+        return from_json(cls, data, "factors")
 
 
 def _is_number(value: Any) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ident3d import codec
 from ident3d.errors import Ident3DError
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 from leaderboard.entry import Entry, folded_name
 from leaderboard.tracks import Track, read_tracks
 

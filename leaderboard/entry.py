@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from ident3d import codec
-from ident3d.codec import Rule, parse, to_data
+from ident3d.codec import Rule, parse, to_json
 from ident3d.submission import Compute
 from ident3d.submission.metadata import LINK, METRICS, ROLES, SHA256, TEXT
 
@@ -125,7 +125,7 @@ class Entry:
     encoder: str = field(metadata=TEXT.metadata)
     training_data: str = field(metadata=TEXT.metadata)
     conditional: str = field(metadata=TEXT.metadata)
-    results: dict[str, Result]
+    results: dict[str, Result] = field(metadata=Rule().metadata)
     role: str = field(metadata=Rule(choices=ROLES).metadata, default=ROLES[0])
     source: str | None = field(metadata=TEXT.metadata, default=None)
     links: tuple[str, ...] = field(metadata=LINK.metadata, default=())
@@ -168,14 +168,14 @@ class Entry:
         Raises:
             ValueError: everything in which the entry is not as its fields demand.
         """
-        entry, faults = parse(Entry, to_data(replace(self, digest="")), "entry")
+        entry, faults = parse(Entry, to_json(replace(self, digest="")), "entry")
         if entry is None:
             raise ValueError("\n  - ".join([f"the entry {self.name!r} is malformed:", *faults]))
-        return replace(entry, digest=_digest(to_data(entry)))
+        return replace(entry, digest=_digest(to_json(entry)))
 
     def to_json(self) -> str:
         """Return the text of the entry's file."""
-        return codec.dumps(to_data(self))
+        return codec.dumps(to_json(self))
 
     @classmethod
     def of(cls, data: Any, *, check_digest: bool = True) -> tuple[Entry | None, list[str]]:

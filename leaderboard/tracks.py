@@ -45,7 +45,7 @@ class Track:
     split: str = field(metadata=_NAME.metadata)
     rows: int = field(metadata=Rule(low=1).metadata)
     resolution: int = field(metadata=Rule(low=1).metadata)
-    requires: dict[str, str] = field(default_factory=dict)
+    requires: dict[str, str] = field(metadata=Rule().metadata, default_factory=dict)
     fingerprints: tuple[str, ...] = field(metadata=SHA256.metadata, default=())
 
     def mismatches(self, manifest: Manifest, fingerprint: str) -> list[str]:

@@ -22,7 +22,7 @@ import ident3d
 from baselines.synthetic.experiments import CONDITIONAL_CONCENTRATION, AnisotropicRow, ConcentrationPoint, Row
 from baselines.synthetic.training import PAPER, Snapshot
 from ident3d.errors import Ident3DError, MissingDependencyError
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 
 __all__ = [
     "Outcome",

@@ -35,7 +35,7 @@ from baselines.synthetic.results import (
     write_outcomes,
 )
 from baselines.synthetic.training import Budget, Snapshot, identity_snapshot, train
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 
 __all__ = [
     "ConcentrationStudy",

@@ -16,9 +16,9 @@ from baselines.losses import AnInfoNCE, SupervisedMSE
 from baselines.synthetic.experiments import Experiment
 from baselines.synthetic.networks import Initialisation, MixingNetwork, StackedEncoder
 from ident3d.errors import Ident3DError
+from ident3d.files import atomic_file
 from ident3d.metrics import affine_r2, mcc, plain_factors
 from ident3d.randomness import torch_generator
-from ident3d.storage.atomic import atomic_file
 
 __all__ = [
     "EVALUATION_LATENTS",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ident3d.errors import Ident3DError
-from ident3d.storage.atomic import atomic_file
+from ident3d.files import atomic_file
 
 __all__ = ["Checkpoint", "load_state"]
 

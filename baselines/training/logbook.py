@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

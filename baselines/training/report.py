@@ -23,7 +23,7 @@ from baselines.training.objective import build_loss
 from baselines.training.run import Run, content_and_style, true_precision
 from ident3d import ThreeDIdent, realised_conditional
 from ident3d.errors import MissingDependencyError
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 
 __all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
 

@@ -29,8 +29,8 @@ from ident3d import ThreeDIdent
 from ident3d.conditionals import AnisotropicNormal, Normal
 from ident3d.conditionals.conditional import Conditional
 from ident3d.errors import Ident3DError
+from ident3d.files import remove_unfinished, write_text
 from ident3d.pairs import PairStream
-from ident3d.storage.atomic import remove_unfinished, write_text
 
 __all__ = ["Resident", "Run", "RunOptions", "content_and_style", "true_precision"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ident3d.codec import from_plain, to_plain
+from ident3d.codec import from_json, to_json
 
 __all__ = ["Body", "Camera", "Colour", "Light", "LightKind", "Material", "Scene", "Vector"]
 
@@ -179,13 +179,13 @@ class Scene:
 
     def to_json(self) -> dict[str, Any]:
         """Return the scene as plain data."""
-        plain: dict[str, Any] = to_plain(self)
+        plain: dict[str, Any] = to_json(self)
         return plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Scene":
         """Return the scene that :meth:`to_json` wrote; ValueError if the data describe none."""
-        return from_plain(cls, dict(data))
+        return from_json(cls, data, "scene")
 
 
 def check_cone(name: str, kind: LightKind, cone: float | None, blend: float | None) -> None:

@@ -7,14 +7,14 @@ its column.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.codec import from_plain, to_plain
+from ident3d.codec import from_json, to_json
 from ident3d.factors import FACTORS, Factors
 from ident3d.latents import check_latents, to_physical
 from ident3d.scene.meshes import SHAPES
@@ -362,13 +362,12 @@ class World:
 
     def to_json(self) -> dict[str, Any]:
         """Return the world as plain data, for a manifest."""
-        return {"factors": self.factors.to_json()} | {
-            item.name: to_plain(getattr(self, item.name)) for item in fields(self) if item.name != "factors"
-        }
+        plain: dict[str, Any] = to_json(self)
+        return plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "World":
         """Return the world that :meth:`to_json` wrote; ValueError if the data describe none."""
         if "factors" not in data:
-            raise ValueError(f"expected the fields of a world, got {', '.join(map(str, data))}")
-        return from_plain(cls, {**data, "factors": {"items": data["factors"]}})
+            raise ValueError(f"world.factors is missing: expected a list of factors, got {', '.join(map(str, data))}")
+        return from_json(cls, data, "world")

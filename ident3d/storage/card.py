@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ident3d.factors import Factors
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import DATA_FOLDER, native_splits
 

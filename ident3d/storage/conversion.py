@@ -16,8 +16,8 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from ident3d.errors import DatasetError
+from ident3d.files import sha256_of
 from ident3d.latents import to_physical
-from ident3d.storage.atomic import sha256_of
 from ident3d.storage.card import write_card
 from ident3d.storage.decoded import (
     CACHE_FOLDER,

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.errors import DatasetError
+from ident3d.files import write_text
 from ident3d.latents import check_finite
-from ident3d.storage.atomic import write_text
 from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import footer, shard_paths

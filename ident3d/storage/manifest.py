@@ -9,7 +9,7 @@ from typing import Any
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS, Factors
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 
 __all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "Manifest", "ShardRecord", "shard_name"]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
-from ident3d.storage.atomic import atomic_file
+from ident3d.files import atomic_file
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, shard_name
 from ident3d.storage.split import StoredImages, StoredSplit, checked_latents
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.errors import DatasetError
+from ident3d.files import sha256_of
 from ident3d.latents import check_latents, sample_latents
 from ident3d.pairs.rendered import exact_positives
-from ident3d.storage.atomic import sha256_of
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, resolve_root
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord

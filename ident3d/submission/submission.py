@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d import codec
-from ident3d.codec import parse, to_data
+from ident3d.codec import parse, to_json
 from ident3d.errors import SubmissionError
+from ident3d.files import atomic_file
 from ident3d.metrics.evaluation import as_array
-from ident3d.storage.atomic import atomic_file
 from ident3d.submission.archive import (
     DOCUMENT,
     IDS,
@@ -84,14 +84,14 @@ class Submission:
         arrays = {IDS: _as(ids, np.int64, "ids")}
         for position, run in enumerate(runs):
             arrays[embeddings_name(position)] = _as(run, np.float32, embeddings_name(position))
-        _, faults = parse(Metadata, to_data(metadata), "metadata")
+        _, faults = parse(Metadata, to_json(metadata), "metadata")
         faults += _array_faults(arrays, metadata)
         if faults:
             raise _refusal(faults, f"the submission for {path} cannot be written")
         _check_replaceable(path)
         encoded = {name: encode_array(array) for name, array in arrays.items()}
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in encoded.items()}
-        document = {"schema_version": SCHEMA_VERSION, "metadata": to_data(metadata), "sha256": sums}
+        document = {"schema_version": SCHEMA_VERSION, "metadata": to_json(metadata), "sha256": sums}
         encoded[DOCUMENT] = codec.dumps(document).encode()
         (_write_archive if is_archive(path) else _write_folder)(path, encoded)
         return cls(metadata, arrays[IDS], tuple(array for name, array in arrays.items() if name != IDS), sums)

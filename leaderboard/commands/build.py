@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ident3d.commandline import EXIT_OK, write_json
-from ident3d.storage.atomic import write_text
+from ident3d.files import write_text
 from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.page import generate
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ident3d.codec import from_plain, to_plain
+from ident3d.codec import from_json, to_json
 from ident3d.doctor.machine import RELEASES
 from ident3d.scene.scene import Scene
 from render.blender.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
@@ -154,11 +154,11 @@ class WorkerProcess:
             DeviceMissingError: if the device that was asked for is not there.
             WorkerDiedError: if the process ended before it was ready.
         """
-        self._send({"settings": to_plain(self._settings), "folder": self._folder.name})
+        self._send({"settings": to_json(self._settings), "folder": self._folder.name})
         for line in self._stdout:  # what comes before the greeting is the program's own chatter
             _, found, header = line.partition(GREETING)
             if found:
-                about = from_plain(About, self._header(header)["about"])
+                about = from_json(About, self._header(header)["about"])
                 self._said.update(tuple(self._words))  # at the start it complains of sound cards and displays
                 return about
         raise self._died()

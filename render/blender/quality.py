@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from ident3d.codec import from_plain, to_plain
+from ident3d.codec import from_json, to_json
 
 __all__ = [
     "GPUS",
@@ -96,13 +96,13 @@ class Quality:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain data."""
-        plain: dict[str, Any] = to_plain(self)
+        plain: dict[str, Any] = to_json(self)
         return plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Quality":
         """Return the quality that :meth:`to_json` wrote; ValueError if the data describe none."""
-        return from_plain(cls, dict(data))
+        return from_json(cls, data, "quality")
 
 
 QUALITIES: Mapping[str, Quality] = MappingProxyType(

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ident3d.codec import from_plain, to_plain
+from ident3d.codec import from_json, to_json
 from ident3d.doctor.machine import why_no_bpy
 from ident3d.scene.scene import Scene
 from render.blender.errors import BlenderMissingError, RenderError
@@ -60,7 +60,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     first = json.loads(requests.readline())
     folder = Path(first["folder"])
     try:
-        _render(from_plain(Settings, first["settings"]), folder, requests, answers)
+        _render(from_json(Settings, first["settings"]), folder, requests, answers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # the parent does so too, unless it was killed
 
@@ -73,7 +73,7 @@ def _render(settings: Settings, folder: Path, requests: BinaryIO, answers: Binar
         _answer(answers, {"error": type(error).__name__, "message": str(error)})
         return
     answers.write(GREETING)
-    _answer(answers, {"about": to_plain(blender.about)})
+    _answer(answers, {"about": to_json(blender.about)})
     for line in requests:
         request = json.loads(line)
         try:

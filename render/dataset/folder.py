@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ident3d.errors import DatasetError
-from ident3d.storage.atomic import remove_unfinished, sha256_of, write_text
+from ident3d.files import remove_unfinished, sha256_of, write_text
 from ident3d.storage.card import write_card
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER, ShardRows, write_shard

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ident3d.errors import DatasetError
-from ident3d.storage.atomic import sha256_of
+from ident3d.files import sha256_of
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import ShardReader
 from ident3d.storage.verification import names_faults, shard_faults

@@ -320,7 +320,7 @@ class TestMetadata:
             (b"\xff{", "not strict JSON"),
             (b"{", "not strict JSON"),
             (b"[]", "expected an object with the fields"),
-            (b'{"schema_version": NaN}', "NaN is no number of JSON"),
+            (b'{"schema_version": NaN}', "NaN is not a JSON number"),
             (b'{"schema_version": 1e999}', "the number 1e999 is too large"),
             (b'{"metadata": 1, "metadata": 2}', "the key 'metadata' stands twice"),
             (b"[" * 100_000, "not strict JSON"),

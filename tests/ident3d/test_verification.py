@@ -9,9 +9,9 @@ import pytest
 from ident3d.commands.verify import Verify
 from ident3d.conditionals import parse
 from ident3d.errors import DatasetError
+from ident3d.files import sha256_of
 from ident3d.latents import sample_latents
 from ident3d.pairs.rendered import exact_positives
-from ident3d.storage.atomic import sha256_of
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import ShardRows, write_shard

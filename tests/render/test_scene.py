@@ -13,7 +13,7 @@ LAMP = Light("lamp", LightKind.SPOT, 10.0, 0.1, (0, 0, 5), (0, 0, 1), cone=1.0, 
 def test_plain_data_hold_a_scene():
     scene = Scene(Camera(), (BODY,), (LAMP,))
     assert Scene.from_json(json.loads(json.dumps(scene.to_json()))) == scene
-    with pytest.raises(ValueError, match="expected the fields"):
+    with pytest.raises(ValueError, match=r"scene\.bodies is missing: expected a list"):
         Scene.from_json({"camera": {}})
 
 

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from ident3d.codec import to_plain
+from ident3d.codec import to_json
 from ident3d.scene.world import World
 from render.blender.errors import BlenderMissingError
 from render.blender.pool import Job, Pool
@@ -17,7 +17,7 @@ from render.blender.worker import GREETING
 from tests.render.command_line import needs_bpy
 
 PROGRAM = Program.find()
-SETTINGS = to_plain(Settings(quality("draft"), resolution=8))
+SETTINGS = to_json(Settings(quality("draft"), resolution=8))
 
 
 def _started(folder, **environment):

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from ident3d.storage.atomic import atomic_file, remove_unfinished, sha256_of, write_bytes, write_text
+from ident3d.files import atomic_file, remove_unfinished, sha256_of, write_bytes, write_text
 
 
 def test_a_written_file_has_its_bytes_and_leaves_no_neighbour(tmp_path):
