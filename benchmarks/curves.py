@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from baselines.training.logbook import read_metrics
+from baselines.training.progress import read_metrics
 from baselines.training.run import Run
 
 

@@ -24,9 +24,11 @@ from torch import Tensor
 
 from baselines.losses import an_info_nce, delta_info_nce, info_nce
 from baselines.recipes import RECIPES, Recipe
-from baselines.training.loop import Schedule, Trainer
+from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
+from baselines.training.options import Intervals
 from baselines.training.placement import Placement, Precision, place
+from baselines.training.progress import Schedule
 from ident3d import FACTORS, Normal, PairIndex, PositivePairs, sample_latents
 from ident3d.pairs import PairBatch
 from ident3d.randomness import torch_generator
@@ -186,7 +188,7 @@ def _value_and_gradient(loss: Callable[..., Tensor], z: Tensor, z_pos: Tensor) -
 
 
 def _only_at_the_end(steps: int) -> Schedule:
-    return Schedule(steps, log_every=steps, evaluate_every=steps, checkpoint_every=steps)
+    return Schedule(steps, Intervals(log_every=steps, evaluate_every=steps, checkpoint_every=steps))
 
 
 if __name__ == "__main__":

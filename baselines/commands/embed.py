@@ -146,7 +146,7 @@ class Embed:
         )
 
     def _of_run(self, run: Run, steps: int, data: ThreeDIdent) -> Metadata:
-        from baselines.training.logbook import read_metrics
+        from baselines.training.progress import read_metrics
         from ident3d.submission import Compute, Metadata
 
         recipe, record = run.recipe(), run.record()

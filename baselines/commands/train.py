@@ -89,8 +89,8 @@ class Train:
         """Train, and write the report."""
         import torch
 
-        from baselines.training.logbook import read_metrics
         from baselines.training.placement import place
+        from baselines.training.progress import read_metrics
         from baselines.training.report import check_can_draw, write_report
         from baselines.training.run import Run, RunOptions
 

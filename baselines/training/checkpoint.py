@@ -1,10 +1,14 @@
-"""Checkpoints: all that a run needs to go on, in one file that is whole or not there.
+"""Checkpoints: all that a training needs to go on, in one file that is whole or not there.
 
-A checkpoint holds tensors and plain data only, under the modules' own names. Reading one runs no code from it.
+A checkpoint holds tensors and plain data only, and what training they belong to. Reading one runs no code from it. The
+file is what ``torch.save`` writes, with the SHA-256 of its bytes in the comment that a zip archive may end in:
+``torch.load`` reads it as any other, and :func:`load_checkpoint` finds every flipped bit.
 """
 
+import hashlib
 import io
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,60 +19,131 @@ from torch import Tensor, nn
 from ident3d.errors import Ident3DError
 from ident3d.files import atomic_file
 
-__all__ = ["Checkpoint", "load_state"]
+__all__ = [
+    "Checkpoint",
+    "DivergedError",
+    "load_checkpoint",
+    "load_optimiser",
+    "load_state",
+    "save_checkpoint",
+]
+
+_COMMENT = b"sha256:"
+_COMMENT_BYTES = len(_COMMENT) + 64
+_REMEDY = "remove it to start the training again, or put back a copy of it"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a run after a step.
+class DivergedError(Ident3DError):
+    """A loss or a weight is no longer a finite number."""
 
-    The data need no state of their own: batch b of a stream depends on the seed and b alone, so the step is the
-    position. Nothing else draws random numbers after the encoder is built.
 
-    Attributes:
-        step: steps done.
-        encoder: the encoder's tensors by name.
-        loss: the loss's tensors by name.
-        optimiser: the optimiser's state.
+def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all; what was there before stays if it cannot be written.
+
+    Args:
+        path: the file; its folder is made.
+        identity: what the training is, as plain data; :func:`load_checkpoint` holds it against what is asked for.
+        state: what the training needs to go on, by name: tensors and plain data, nested in any way. "identity" is not
+            a name for any of it.
+
+    Raises:
+        DivergedError: if a number in a tensor is NaN or infinite: such a state is not worth going on from.
+        Ident3DError: if the file cannot be written, for example because the disk is full.
     """
+    wrong = _not_finite(state)
+    if wrong is not None:
+        raise DivergedError(f"a checkpoint is not written: {wrong} holds numbers that are not finite")
+    content = io.BytesIO()
+    # In memory first: on a full disk torch speaks of an unexpected position.
+    torch.save({"identity": dict(identity), **state}, content)
+    signed = _signed(content.getvalue())
+    try:
+        with atomic_file(path) as file:
+            file.write(signed)
+    except OSError as error:
+        before = "; the one before it is whole" if path.exists() else ""
+        raise Ident3DError(f"the checkpoint {path} cannot be written: {error}{before}") from error
 
-    step: int
-    encoder: dict[str, Tensor]
-    loss: dict[str, Tensor]
-    optimiser: dict[str, Any]
 
-    def write(self, path: Path) -> None:
-        """Write the file, atomically.
+def load_checkpoint(
+    path: Path, identity: Mapping[str, Any] | None = None, device: torch.device | str = "cpu"
+) -> dict[str, Any]:
+    """Read the state of a checkpoint, without running any code from it.
 
-        Raises:
-            Ident3DError: if it cannot be written, on a full disk say; what was there before stays as it was.
-        """
-        content = io.BytesIO()
-        torch.save(vars(self), content)  # in memory, for on a full disk torch speaks of an unexpected position
-        try:
-            with atomic_file(path) as file:
-                file.write(content.getbuffer())
-        except OSError as error:
-            before = "; the one before it is whole" if path.exists() else ""
-            raise Ident3DError(
-                f"the checkpoint of step {self.step} cannot be written: {error}: {path}{before}"
-            ) from error
+    Args:
+        path: the file.
+        identity: the training that is asked for; None takes whatever the file holds. A file that does not say what
+            it belongs to is taken too: the first ones of runs on images did not.
+        device: where tensors are put.
 
-    @classmethod
-    def read(cls, path: Path, device: torch.device | str = "cpu") -> "Checkpoint":
-        """Read the file.
+    Raises:
+        FileNotFoundError: if the file is not there.
+        Ident3DError: if it is damaged, no checkpoint, of another training, or holds numbers that are not finite.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    content = path.read_bytes()
+    _check_signature(path, content)
+    try:
+        held = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+    except Exception as error:  # torch and pickle raise whatever a damaged file makes them trip over
+        # Torch's own message is left to the traceback: it advises to read the file without weights_only.
+        raise Ident3DError(f"{path} is damaged, or no checkpoint of a training; {_REMEDY}") from error
+    if not isinstance(held, dict):
+        raise Ident3DError(f"{path} holds a {type(held).__name__}, and no checkpoint of a training; {_REMEDY}")
+    own = held.pop("identity", None)
+    # The first checkpoints of runs on latents held all else under one name.
+    state: dict[str, Any] = held["state"] if set(held) == {"state"} else held
+    if identity and own and own != dict(identity):
+        raise Ident3DError(
+            f"{path} is the checkpoint of another training: it holds {own}, and {dict(identity)} was asked for; "
+            "remove it, or choose another folder"
+        )
+    wrong = _not_finite(state)
+    if wrong is not None:
+        raise Ident3DError(f"{path} cannot be gone on from: {wrong} holds numbers that are not finite; {_REMEDY}")
+    return state
 
-        Raises:
-            FileNotFoundError: if it is not there.
-            Ident3DError: if it is damaged or no checkpoint.
-        """
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no checkpoint {path}")
-        try:
-            held = torch.load(path, map_location=device, weights_only=True)
-            return cls(**held)
-        except Exception as error:  # torch and pickle raise whatever a damaged file makes them trip over
-            raise Ident3DError(f"{path} is damaged, or no checkpoint of a run: {error}") from error
+
+def _signed(content: bytes) -> bytes:
+    """Return an archive without a comment with the checksum of its bytes as the comment."""
+    comment = _COMMENT + hashlib.sha256(content).hexdigest().encode()
+    return content[:-2] + len(comment).to_bytes(2, "little") + comment
+
+
+def _check_signature(path: Path, content: bytes) -> None:
+    """Raise Ident3DError unless the bytes are those that were written."""
+    damaged = Ident3DError(f"{path} is damaged: its bytes are not those that were written; {_REMEDY}")
+    if content[-_COMMENT_BYTES:].startswith(_COMMENT):
+        if _signed(content[: -_COMMENT_BYTES - 2] + b"\0\0") != content:
+            raise damaged
+        return
+    # Files written before there was a checksum of the whole: every member of the archive has one of its own.
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if archive.testzip() is not None:
+                raise damaged
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, EOFError) as error:
+        raise Ident3DError(f"{path} is damaged, or no checkpoint of a training; {_REMEDY}") from error
+
+
+def _not_finite(state: Any) -> str | None:
+    """Return the place of the first tensor in nested data that holds NaN or infinity; None if there is none."""
+    for where, tensor in _tensors(state, ""):
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            return where
+    return None
+
+
+def _tensors(value: Any, where: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _tensors(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _tensors(item, f"{where}[{number}]")
 
 
 def load_state(module: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
@@ -86,11 +161,94 @@ def load_state(module: nn.Module, state: Mapping[str, Tensor], what: str) -> Non
     faults = [f"{key} is missing" for key in own if key not in state]
     faults += [f"{key} is not part of it" for key in state if key not in own]
     faults += [
-        f"{key} is {tuple(state[key].shape)} and must be {tuple(own[key].shape)}"
+        f"{key} is {_described(state[key])} and must be {_described(own[key])}"
         for key in own
-        if key in state and state[key].shape != own[key].shape
+        if key in state and _described(state[key]) != _described(own[key])
     ]
+    _refuse(faults, f"{what} is of another architecture")
+    module.load_state_dict(dict(state))
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Any], what: str) -> None:
+    """Load what an optimiser remembers of every parameter, or say what does not fit.
+
+    Its own settings stay, for a training may go on on another device, where they are kept in another way.
+
+    Args:
+        optimiser: the optimiser.
+        state: what its ``state_dict`` returned in the training before.
+        what: what is loaded, for the message.
+
+    Raises:
+        ValueError: if groups, parameters or shapes differ; they are named.
+    """
+    own = optimiser.state_dict()["param_groups"]
+    if not {"param_groups", "state"} <= set(state):
+        raise ValueError(f"{what} is no state of an optimiser: it lacks param_groups or state")
+    held, moments = state["param_groups"], state["state"]
+    sizes, expected = ([len(group["params"]) for group in groups] for groups in (held, own))
+    if sizes != expected:
+        raise ValueError(f"{what} is of another model: it has groups of {sizes} parameters, expected {expected}")
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    faults = []
+    for number, remembered in moments.items():
+        if number not in range(len(parameters)):
+            faults.append(f"there is no parameter {number}")
+            continue
+        shape = tuple(parameters[number].shape)
+        faults += [
+            f"{name} of parameter {number} is {_described(value)} and must be {shape}"
+            for name, value in remembered.items()
+            if isinstance(value, Tensor) and value.ndim > 0 and tuple(value.shape) != shape
+        ]
+    _refuse(faults, f"{what} is of another model")
+    groups = [{**group, "params": before["params"]} for group, before in zip(own, held, strict=True)]
+    optimiser.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def _described(value: Any) -> Any:
+    return tuple(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _refuse(faults: list[str], what: str) -> None:
     if faults:
         more = f" and {len(faults) - 5} more" if len(faults) > 5 else ""
-        raise ValueError(f"{what} is of another architecture: {'; '.join(faults[:5])}{more}")
-    module.load_state_dict(dict(state))
+        raise ValueError(f"{what}: {'; '.join(faults[:5])}{more}")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run on images after a step.
+
+    The data need no state of their own: batch b of a stream depends on the seed and b alone, so the step is the
+    position. Nothing else draws random numbers after the encoder is built.
+
+    Attributes:
+        step: steps done.
+        encoder: the encoder's tensors by name.
+        loss: the loss's tensors by name.
+        optimiser: the optimiser's state.
+    """
+
+    step: int
+    encoder: dict[str, Tensor]
+    loss: dict[str, Tensor]
+    optimiser: dict[str, Any]
+
+    def write(self, path: Path, identity: Mapping[str, Any] | None = None) -> None:
+        """Write the file; see :func:`save_checkpoint`."""
+        save_checkpoint(path, identity or {}, vars(self))
+
+    @classmethod
+    def read(
+        cls, path: Path, device: torch.device | str = "cpu", identity: Mapping[str, Any] | None = None
+    ) -> "Checkpoint":
+        """Read the file; see :func:`load_checkpoint`."""
+        state = load_checkpoint(path, identity, device)
+        fields = set(cls.__annotations__)
+        if set(state) != fields:
+            raise Ident3DError(
+                f"{path} is not the checkpoint of a run on images: it holds {', '.join(map(str, state))}, expected "
+                f"{', '.join(sorted(fields))}"
+            )
+        return cls(**state)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import queue
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,88 +19,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from baselines.encoders.encoder import as_input
 from baselines.losses import SupervisedMSE
-from baselines.training.checkpoint import Checkpoint, load_state
+from baselines.training.checkpoint import Checkpoint, DivergedError, load_optimiser, load_state
 from baselines.training.objective import TrainedModel
 from baselines.training.placement import Placement
+from baselines.training.progress import Clock, ProgressBar, Schedule
 from ident3d.errors import Ident3DError
 
-__all__ = ["Batch", "Clock", "DivergedError", "Prefetcher", "ProgressBar", "Schedule", "Trainer", "WritesMetrics"]
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
+__all__ = ["Batch", "Prefetcher", "Trainer", "WritesMetrics"]
 
 _SHOWN = {"loss": "loss", "r2": "R2", "images_per_second": "images/s"}
-
-
-class ProgressBar:
-    """A bar over the steps with loss, R2 and images per second; nothing where there is no terminal, or no tqdm.
-
-    Args:
-        steps: the last step.
-        done: steps that were done before.
-        quiet: whether nothing is shown at all.
-    """
-
-    def __init__(self, steps: int, done: int, *, quiet: bool = False) -> None:
-        self._bar: tqdm[Any] | None = None
-        self._last: dict[str, str] = {}
-        if not quiet and sys.stderr.isatty() and find_spec("tqdm") is not None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=steps, initial=done, unit="step")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def update(self) -> None:
-        """Count one step."""
-        if self._bar is not None:
-            self._bar.update()
-
-    def show(self, metrics: dict[str, float]) -> None:
-        """Show what there is to show among some metrics, beside what was shown before."""
-        self._last |= {label: f"{metrics[name]:.4g}" for name, label in _SHOWN.items() if name in metrics}
-        if self._bar is not None:
-            self._bar.set_postfix(self._last)
-
-
-class Clock:
-    """Measures the time between readings."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
-        self._waited = 0.0
-
-    def read(self, images: int, waited: float) -> dict[str, float]:
-        """Return rates since the last reading.
-
-        Args:
-            images: images since then.
-            waited: seconds that were spent waiting for batches, from the beginning.
-
-        Returns:
-            "images_per_second", "waiting" (a share of the time) and "seconds".
-        """
-        now = time.perf_counter()
-        seconds = now - self._start
-        share = (waited - self._waited) / seconds
-        self._start, self._waited = now, waited
-        return {"images_per_second": images / seconds, "waiting": share, "seconds": seconds}
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Leave the time of a block out of what is measured."""
-        start = time.perf_counter()
-        yield
-        self._start += time.perf_counter() - start
-
 
 Item = TypeVar("Item")
 
@@ -186,39 +111,10 @@ class Batch(Protocol):
 
 
 class WritesMetrics(Protocol):
-    """Where metrics go; :class:`~baselines.training.logbook.Logbook` is one."""
+    """Where metrics go; :class:`~baselines.training.progress.Logbook` is one."""
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         """Write down numbers about a step."""
-
-
-class DivergedError(Ident3DError):
-    """The loss is no longer a number."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When what happens, in steps; the last step is always followed by all three.
-
-    Attributes:
-        steps: the last step.
-        log_every: between lines of metrics.
-        evaluate_every: between evaluations.
-        checkpoint_every: between checkpoints; what a killed run loses at most.
-    """
-
-    steps: int
-    log_every: int = 50
-    evaluate_every: int = 1000
-    checkpoint_every: int = 500
-
-    def __post_init__(self) -> None:
-        if min(self.steps, self.log_every, self.evaluate_every, self.checkpoint_every) < 1:
-            raise ValueError(f"every number of steps is at least 1, not {self}")
-
-    def is_due(self, every: int, step: int) -> bool:
-        """Return whether something that happens ``every`` so many steps is due after ``step`` of them."""
-        return step % every == 0 or step == self.steps
 
 
 @dataclass
@@ -231,6 +127,7 @@ class Trainer:
         placement: where it is trained.
         checkpoint_path: the file of the last checkpoint.
         compiled: whether the encoder is compiled.
+        identity: what the training is, as plain data: checkpoints of another are refused.
     """
 
     model: TrainedModel
@@ -238,6 +135,7 @@ class Trainer:
     placement: Placement
     checkpoint_path: Path
     compiled: bool = False
+    identity: Mapping[str, Any] = field(default_factory=dict)
     step: int = field(default=0, init=False)
 
     def resume(self) -> None:
@@ -245,13 +143,14 @@ class Trainer:
 
         Raises:
             ValueError: if it is of another architecture.
+            Ident3DError: if it is damaged, or of another training.
         """
         if not self.checkpoint_path.exists():
             return
-        held = Checkpoint.read(self.checkpoint_path, self.placement.device)
+        held = Checkpoint.read(self.checkpoint_path, self.placement.device, self.identity)
         load_state(self.model.encoder, held.encoder, f"the encoder in {self.checkpoint_path}")
         load_state(self.model.loss, held.loss, f"the loss in {self.checkpoint_path}")
-        self.optimiser.load_state_dict(held.optimiser)
+        load_optimiser(self.optimiser, held.optimiser, f"the optimiser in {self.checkpoint_path}")
         self.step = held.step
 
     def train(
@@ -272,22 +171,22 @@ class Trainer:
         Raises:
             DivergedError: if the loss is NaN or infinite; the step and the last good checkpoint are named.
         """
-        if self.step >= schedule.steps:
+        steps, intervals = int(schedule.length), schedule.intervals
+        if self.step >= steps:
             return
         forward = self._forward()
         self.model.train()
         first, losses = self.step, list[Tensor]()
-        bar = ProgressBar(schedule.steps, self.step, quiet=not self._writes)
+        bar = ProgressBar(steps, self.step, shown=_SHOWN, quiet=not self._writes)
         with bar, Prefetcher(batches) as prefetcher, _fastest_convolutions():
             clock = Clock()
             for batch in prefetcher:
                 losses.append(self._one_step(forward, batch))
                 self.step += 1
                 bar.update()
-                saves, evaluates = (
-                    schedule.is_due(every, self.step) for every in (schedule.checkpoint_every, schedule.evaluate_every)
-                )
-                if saves or evaluates or schedule.is_due(schedule.log_every, self.step):
+                saves = schedule.is_due(intervals.checkpoint_every, self.step)
+                evaluates = schedule.is_due(intervals.evaluate_every, self.step)
+                if saves or evaluates or schedule.is_due(intervals.log_every, self.step):
                     metrics = {"loss": self._mean_loss(losses)}
                     images = len(losses) * self._images_per_step(batch)
                     metrics |= clock.read(images, prefetcher.waited) | self.model.learned_numbers()
@@ -298,9 +197,9 @@ class Trainer:
                         self._write(logbook, evaluate(), bar)
                 if saves and self._writes:
                     self.save()
-                if self.step == schedule.steps:
+                if self.step == steps:
                     return
-        raise Ident3DError(f"the batches ended after step {self.step}, of {first} to {schedule.steps}")
+        raise Ident3DError(f"the batches ended after step {self.step}, of {first} to {steps}")
 
     def save(self) -> None:
         """Write a checkpoint of this step.
@@ -308,10 +207,11 @@ class Trainer:
         Raises:
             DivergedError: if a weight is NaN or infinite, which no loss has shown yet.
         """
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise self._diverged("weights are not finite", self.step)
         state = self.model.encoder.state_dict(), self.model.loss.state_dict(), self.optimiser.state_dict()
-        Checkpoint(self.step, *state).write(self.checkpoint_path)
+        try:
+            Checkpoint(self.step, *state).write(self.checkpoint_path, self.identity)
+        except DivergedError as error:
+            raise self._diverged("weights are not finite", self.step) from error
 
     @property
     def _writes(self) -> bool:

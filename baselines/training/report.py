@@ -18,8 +18,8 @@ import numpy.typing as npt
 from baselines.training.checkpoint import load_state
 from baselines.training.data import DatasetPart, matching_index, pair_conditional, split_validation
 from baselines.training.evaluation import embed, evaluation_mode
-from baselines.training.logbook import read_metrics
 from baselines.training.objective import build_loss
+from baselines.training.progress import read_metrics
 from baselines.training.run import Run, content_and_style, true_precision
 from ident3d import ThreeDIdent, realised_conditional
 from ident3d.errors import MissingDependencyError

@@ -21,10 +21,11 @@ from baselines.recipes import Recipe
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.data import build_stream, pair_conditional, split_validation
 from baselines.training.evaluation import check_can_evaluate, evaluate
-from baselines.training.logbook import Logbook
-from baselines.training.loop import Schedule, Trainer
+from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
+from baselines.training.options import Intervals
 from baselines.training.placement import Placement, Precision, join_batch_norm
+from baselines.training.progress import Logbook, Schedule
 from ident3d import ThreeDIdent
 from ident3d.conditionals import AnisotropicNormal, Normal
 from ident3d.conditionals.conditional import Conditional
@@ -101,7 +102,7 @@ class RunOptions:
     @property
     def schedule(self) -> Schedule:
         """When what happens."""
-        return Schedule(self.recipe.steps, self.log_every, self.evaluate_every, self.checkpoint_every)
+        return Schedule(self.recipe.steps, Intervals(self.log_every, self.evaluate_every, self.checkpoint_every))
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Run:
         if is_resident:
             stream = stream.on_device(placement.device)
         loader = stream.loader(0 if is_resident else options.workers)
-        _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, schedule.steps, placement.device)
+        _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, options.recipe.steps, placement.device)
         with Logbook(self.folder, trainer.step, writes=placement.is_first) as logbook:
             encoder = trainer.model.encoder
             trainer.train(loader, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))

@@ -14,8 +14,8 @@ import torch
 
 from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
-from baselines.training.logbook import read_metrics
 from baselines.training.placement import Placement
+from baselines.training.progress import read_metrics
 from baselines.training.run import Run, RunOptions
 
 CPU = Placement(torch.device("cpu"))

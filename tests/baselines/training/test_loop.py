@@ -10,16 +10,17 @@ import torch
 from torch import nn
 
 from baselines.recipes import RECIPES
-from baselines.training.checkpoint import Checkpoint
-from baselines.training.logbook import Logbook, read_metrics
-from baselines.training.loop import DivergedError, Schedule, Trainer
+from baselines.training.checkpoint import Checkpoint, DivergedError
+from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_loss, build_optimiser
+from baselines.training.options import Intervals
 from baselines.training.placement import Placement
+from baselines.training.progress import Logbook, Schedule, read_metrics
 from ident3d.errors import Ident3DError
 from ident3d.randomness import torch_generator
 
 RECIPE = replace(RECIPES["aninfonce-box"], learning_rate=1e-2, loss_learning_rate=1e-2)
-SCHEDULE = Schedule(steps=12, log_every=2, evaluate_every=6, checkpoint_every=4)
+SCHEDULE = Schedule(12, Intervals(log_every=2, evaluate_every=6, checkpoint_every=4))
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(make_trainer(whole), whole)
     for last in (5, 7, 12):  # the first two stop off the schedule
-        train(make_trainer(parts), parts, replace(SCHEDULE, steps=last))
+        train(make_trainer(parts), parts, replace(SCHEDULE, length=last))
     expected, found = (Checkpoint.read(folder / "checkpoint.pt") for folder in (whole, parts))
     assert found.step == expected.step == 12
     for kind in ("encoder", "loss"):
@@ -101,7 +102,7 @@ def test_metrics_are_written_when_due(tmp_path):
 def test_lambda_is_trained_at_its_own_rate(tmp_path):
     trainer = make_trainer(tmp_path, replace(RECIPE, loss_learning_rate=0.1))
     before = trainer.model.loss.raw_precision.detach().clone()
-    train(trainer, tmp_path, Schedule(steps=1))
+    train(trainer, tmp_path, Schedule(1))
     # The first step of Adam is the learning rate, whatever the gradient.
     moved = (trainer.model.loss.raw_precision.detach() - before).abs()
     torch.testing.assert_close(moved, torch.full((3,), 0.1), rtol=1e-4, atol=0)
@@ -126,7 +127,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoi
 
 def test_weights_that_are_no_numbers_are_not_saved(tmp_path):
     trainer = make_trainer(tmp_path)
-    schedule = replace(SCHEDULE, evaluate_every=8)  # just before a checkpoint
+    schedule = replace(SCHEDULE, intervals=replace(SCHEDULE.intervals, evaluate_every=8))  # just before a checkpoint
     with (
         Logbook(tmp_path) as logbook,
         pytest.raises(DivergedError, match=r"weights are not finite at step 8; the last"),
@@ -148,7 +149,7 @@ def test_a_finished_run_is_left_alone(tmp_path):
 
 
 def test_a_checkpoint_is_tensors_under_the_modules_own_names(tmp_path):
-    train(make_trainer(tmp_path), tmp_path, Schedule(steps=1))
+    train(make_trainer(tmp_path), tmp_path, Schedule(1))
     held = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert list(held["encoder"])[:2] == ["0.weight", "0.bias"]
     assert list(held["loss"]) == ["raw_precision"]
@@ -157,12 +158,7 @@ def test_a_checkpoint_is_tensors_under_the_modules_own_names(tmp_path):
 
 def test_a_supervised_recipe_sees_single_images(tmp_path):
     trainer = make_trainer(tmp_path, replace(RECIPES["supervised"], learning_rate=1e-2))
-    train(trainer, tmp_path, Schedule(steps=60, log_every=10))
+    train(trainer, tmp_path, Schedule(60, Intervals(log_every=10)))
     losses = [json.loads(line).get("loss") for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     losses = [loss for loss in losses if loss is not None]
     assert losses[-1] < losses[0] / 2
-
-
-def test_steps_are_positive():
-    with pytest.raises(ValueError, match="at least 1"):
-        Schedule(steps=0)

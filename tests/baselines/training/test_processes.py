@@ -14,10 +14,10 @@ from torch import nn
 
 from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
-from baselines.training.logbook import Logbook, read_metrics
-from baselines.training.loop import Schedule, Trainer
+from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_loss
 from baselines.training.placement import JointBatchNorm2d, Placement, join_batch_norm
+from baselines.training.progress import Logbook, Schedule, read_metrics
 from baselines.training.run import Run
 from ident3d.randomness import torch_generator
 

@@ -5,9 +5,9 @@ import torch
 
 from baselines.recipes import CONTENT_FACTORS, RECIPES
 from baselines.training.checkpoint import Checkpoint
-from baselines.training.logbook import read_metrics
 from baselines.training.objective import build_encoder
 from baselines.training.placement import Placement
+from baselines.training.progress import read_metrics
 from baselines.training.report import write_report
 from baselines.training.run import Run, RunOptions, content_and_style, true_precision
 from ident3d import FACTORS, AnisotropicNormal, Laplace, Normal, ThreeDIdent

@@ -1,0 +1,207 @@
+"""How far a training is: when what is due, what is shown meanwhile, and what is written down.
+
+The bar and the logbook take numbers by name, and whoever trains chooses the names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from baselines.training.options import Intervals
+from ident3d.files import write_text
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+    from tqdm import tqdm
+
+__all__ = ["Clock", "Logbook", "ProgressBar", "Schedule", "read_metrics"]
+
+_ROUNDING = 1e-9  # of an interval: what an even share of a length may miss a multiple by
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a training takes, and when what recurs is due; what recurs is due at the end too.
+
+    Attributes:
+        length: where the training ends, in steps, or in seconds where time decides.
+        intervals: between what recurs in a training by steps.
+    """
+
+    length: float
+    intervals: Intervals = field(default_factory=Intervals)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.length) and self.length > 0):
+            raise ValueError(f"the length of a training is positive and finite, not {self.length}")
+
+    def share(self, position: float) -> float:
+        """Return the share of the training that is done at a position, from 0 to 1."""
+        return min(1.0, position / self.length)
+
+    def is_due(self, every: float, position: float, before: float | None = None) -> bool:
+        """Return whether what happens every so often is due at a position.
+
+        Args:
+            every: the interval between two times.
+            position: steps or seconds done.
+            before: steps or seconds that were done when it was last asked; one step less where None. Below 0 it was
+                never asked, and the beginning is due.
+        """
+        last = position - 1 if before is None else before
+        if position >= self.length > last:
+            return True
+        return math.floor(position / every + _ROUNDING) > math.floor(last / every + _ROUNDING)
+
+
+class ProgressBar:
+    """A bar with numbers beside it; nothing where there is no terminal, or no tqdm. A context manager.
+
+    Args:
+        total: where it ends.
+        done: where it begins.
+        unit: what is counted.
+        label: what stands before the bar.
+        shown: the numbers that are shown, by their names, and what they are called there.
+        quiet: whether nothing is shown at all.
+        stays: whether the bar stays on the terminal when it is closed.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        done: int = 0,
+        *,
+        unit: str = "step",
+        label: str | None = None,
+        shown: Mapping[str, str] | None = None,
+        quiet: bool = False,
+        stays: bool = True,
+    ) -> None:
+        self._bar: tqdm[Any] | None = None
+        self._labels = dict(shown or {})
+        self._last: dict[str, str] = {}
+        if not quiet and sys.stderr.isatty() and find_spec("tqdm") is not None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, initial=done, unit=unit, desc=label, leave=stays)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def update(self, done: int | None = None) -> None:
+        """Count one more, or go to where so many are done."""
+        if self._bar is not None:
+            self._bar.update(1 if done is None else done - self._bar.n)
+
+    def show(self, metrics: Mapping[str, float]) -> None:
+        """Show what there is to show among some numbers, beside what was shown before."""
+        self._last |= {label: f"{metrics[name]:.4g}" for name, label in self._labels.items() if name in metrics}
+        if self._bar is not None:
+            self._bar.set_postfix(self._last)
+
+
+class Clock:
+    """Measures the time between readings."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._waited = 0.0
+
+    def read(self, images: int, waited: float) -> dict[str, float]:
+        """Return rates since the last reading.
+
+        Args:
+            images: images since then.
+            waited: seconds that were spent waiting for batches, from the beginning.
+
+        Returns:
+            "images_per_second", "waiting" (a share of the time) and "seconds".
+        """
+        now = time.perf_counter()
+        seconds = now - self._start
+        share = (waited - self._waited) / seconds
+        self._start, self._waited = now, waited
+        return {"images_per_second": images / seconds, "waiting": share, "seconds": seconds}
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave the time of a block out of what is measured."""
+        start = time.perf_counter()
+        yield
+        self._start += time.perf_counter() - start
+
+
+class Logbook:
+    """The metrics of a run, one JSON object a line in ``metrics.jsonl``, and in ``tensorboard/``; a context manager.
+
+    Args:
+        folder: the run's folder.
+        step: steps that were done before; what was written about later ones, which a resumed run takes again, is
+            removed.
+        writes: whether this process is the one that writes.
+    """
+
+    def __init__(self, folder: Path, step: int = 0, *, writes: bool = True) -> None:
+        self._path = folder / "metrics.jsonl"
+        self._board = folder / "tensorboard"
+        self._writes = writes
+        self._step = step
+        self._writer: SummaryWriter | None = None
+        if not writes:
+            return
+        kept = [line for line in read_metrics(folder) if line["step"] <= step] if self._path.exists() else []
+        write_text(self._path, "".join(_as_line(line) for line in kept))
+
+    def __enter__(self) -> Self:
+        if not self._writes:
+            return self
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return self  # the JSON lines hold the same numbers
+        self._writer = SummaryWriter(str(self._board), purge_step=self._step + 1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """Write down numbers about a step; NaN and infinity, which JSON lacks, as null."""
+        if not self._writes:
+            return
+        finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(_as_line({"step": step, **finite}))
+        if self._writer is not None:
+            for name, value in metrics.items():
+                self._writer.add_scalar(name, value, step)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Read the metrics of a run, in the order in which they were written; a line that a kill cut short is left out."""
+    lines = []
+    for text in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines
+
+
+def _as_line(metrics: dict[str, Any]) -> str:
+    return json.dumps(metrics, allow_nan=False) + "\n"
