@@ -81,7 +81,7 @@ class Embed:
         """Embed and write."""
         import torch
 
-        from baselines.training.evaluation import embed
+        from baselines.training.evaluation import embed_images
         from baselines.training.placement import place
         from ident3d import Submission, ThreeDIdent
 
@@ -89,7 +89,7 @@ class Embed:
         data = ThreeDIdent(self.root, split=self.split)
         with place(self.device) as placement, torch.inference_mode():
             encoder, metadata = self._encoder(data, placement.device)
-            embeddings = embed(encoder, data, placement.device)
+            embeddings = embed_images(encoder, data, placement.device)
         written = Submission.write(self.out, embeddings, data.ids, metadata)
         if self.json:
             rows, width = written.embeddings[0].shape

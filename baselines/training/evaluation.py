@@ -1,4 +1,4 @@
-"""Embedding images, and scoring the embeddings during training."""
+"""Embedding images, and scoring embeddings during a training."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from baselines.encoders.encoder import as_input
 from baselines.training.data import DatasetPart
-from ident3d.metrics import affine_r2, mcc
+from ident3d.factors import Factors
+from ident3d.metrics import DEFAULT_PROTOCOL, affine_r2, mcc
 from ident3d.pairs.stream import PairData
 
-__all__ = ["check_can_evaluate", "embed", "evaluate", "evaluation_mode"]
+__all__ = ["check_can_evaluate", "embed_images", "evaluate", "evaluation_mode", "score_factors"]
 
 
 _IMAGES_AT_ONCE = 256
@@ -32,7 +33,7 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         module.train(was_training)
 
 
-def embed(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device) -> npt.NDArray[np.float32]:
+def embed_images(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device) -> npt.NDArray[np.float32]:
     """Embed every image of a dataset, in float32.
 
     Args:
@@ -49,6 +50,36 @@ def embed(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.dev
         images = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=device)
         parts.append(encoder(images).float().cpu())
     return torch.cat(parts).numpy()
+
+
+def score_factors(
+    latents: Tensor | npt.NDArray[np.float32],
+    embeddings: Tensor | npt.NDArray[np.float32],
+    *,
+    factors: Factors,
+    ids: npt.NDArray[np.int64] | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
+) -> dict[str, dict[str, float]]:
+    """Score embeddings by what every training is watched by.
+
+    Args:
+        latents: (N, k) latents.
+        embeddings: (N, d) embeddings of the same rows.
+        factors: what the columns of the latents are.
+        ids: (N,) ids that decide the halves; the row numbers where None.
+        protocol: name of the protocol.
+
+    Returns:
+        "r2" and "mcc", each a number for every factor by its name.
+
+    Raises:
+        ValueError: if an embedding is not finite, or there are too few rows.
+    """
+    metrics = {"r2": affine_r2, "mcc": mcc}
+    return {
+        name: metric(latents, embeddings, ids, factors=factors, protocol=protocol).per_factor
+        for name, metric in metrics.items()
+    }
 
 
 def check_can_evaluate(part: DatasetPart) -> None:
@@ -74,15 +105,11 @@ def evaluate(
         "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each group and factor.
     """
     with evaluation_mode(encoder):
-        embeddings = embed(encoder, part, device)
-    ids = part.rows.numpy()
-    found = {
-        "r2": affine_r2(part.latents, embeddings, ids, factors=part.factors),
-        "mcc": mcc(part.latents, embeddings, ids, factors=part.factors),
-    }
-    scores = {name: float(score) for name, score in found.items()}
-    for name, score in found.items():
-        values = list(score.per_factor.values())
+        embeddings = embed_images(encoder, part, device)
+    found = score_factors(part.latents, embeddings, factors=part.factors, ids=part.rows.numpy())
+    scores = {name: fmean(per_factor.values()) for name, per_factor in found.items()}
+    for name, per_factor in found.items():
+        values = list(per_factor.values())
         scores |= {f"{name}/{group}": fmean(values[k] for k in own) for group, own in (groups or {}).items()}
-        scores |= {f"{name}/{factor}": value for factor, value in score.per_factor.items()}
+        scores |= {f"{name}/{factor}": value for factor, value in per_factor.items()}
     return scores
