@@ -6,6 +6,8 @@ The names below are loaded when they are first used, so that ``import ident3d`` 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ident3d.version import __version__
+
 if TYPE_CHECKING:
     from ident3d import conditionals as conditionals
     from ident3d import marginals as marginals
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from ident3d.spaces import Sphere as Sphere
     from ident3d.spaces import Unbounded as Unbounded
     from ident3d.submission import Submission as Submission
-
-__version__ = "0.1.0"
 
 _NAMES = {
     "conditionals": (

@@ -7,7 +7,7 @@ import warnings
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ident3d.metrics import DegenerateEmbeddingWarning, Metric
+from ident3d.metrics import DegenerateEmbeddingWarning, MetricScores
 from ident3d.storage.manifest import Manifest
 from ident3d.submission import Spread, Submission, SubmissionScores, score_on
 from ident3d.submission.metadata import METRICS
@@ -79,7 +79,7 @@ def pictures_sha256(manifest: Manifest, split: str) -> str | None:
 
 
 def _result(scores: SubmissionScores, name: str) -> Result:
-    runs: list[Metric] = [one.metrics[name] for one in scores.scores]
+    runs: list[MetricScores] = [one.metrics[name] for one in scores.scores]
     spread = Spread.of([run.value.mean for run in runs])
     first = runs[0].value
     return Result(

@@ -6,7 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -26,17 +26,17 @@ class Score:
     Examples:
         ident3d score mine.zip data/small
         ident3d score mine.zip data/small --extras nonlinear_r2 dci --ceiling supervised.zip
-        ident3d score mine.zip data/small --json
+        ident3d score mine.zip data/small --extras my_lab.sap:SAP --json
     """
 
     submission: tyro.conf.Positional[Path]
     """The submission: a folder or a zip archive."""
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
-    protocol: Literal["ident3d-1", "paper"] = "ident3d-1"
-    """Which rows are fitted on and which are scored."""
-    extras: tuple[Literal["nonlinear_r2", "dci"], ...] = ()
-    """Slower metrics to add."""
+    protocol: str = "ident3d-1"
+    """Which rows are fitted on and which are scored: ident3d-1, or paper."""
+    extras: tuple[str, ...] = ()
+    """Metrics to add: nonlinear_r2 and dci, which are slower, and your own as package.module:attribute."""
     ceiling: Path | None = None
     """The submission of a supervised encoder; the scores of its first seed are shown as the ceiling."""
     json: bool = False

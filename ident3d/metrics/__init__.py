@@ -1,28 +1,47 @@
-"""Metrics: how well embeddings identify the latents, up to the indeterminacies that the theory allows."""
+"""Metrics: how well embeddings identify the latents, up to the indeterminacies that the theory allows.
+
+:func:`score` computes them all. A metric is one entry of :data:`METRICS`, and one of your own becomes part of the
+table, of the JSON, of ``ident3d score --extras`` and of leaderboard entries in the same way: see :class:`FactorMetric`.
+"""
 
 from ident3d.factors import plain_factors
 from ident3d.metrics.dci import Disentanglement
-from ident3d.metrics.dimension import DegenerateEmbeddingWarning, Dimension
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, PROTOCOLS, Halves, Protocol
+from ident3d.metrics.evaluation import (
+    DEFAULT_PROTOCOL,
+    PROTOCOLS,
+    DegenerateEmbeddingWarning,
+    Dimension,
+    Evaluation,
+    EvaluationProtocol,
+    Halves,
+)
 from ident3d.metrics.information import Information, information
 from ident3d.metrics.mcc import mcc
+from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Metric, MetricScores, Statistic, Summary
 from ident3d.metrics.nonlinear import nonlinear_r2
-from ident3d.metrics.r2 import affine_r2
-from ident3d.metrics.scores import FactorScores, Metric, Scores
-from ident3d.metrics.scoring import score
+from ident3d.metrics.r2 import ExplainedVariance, affine_r2
+from ident3d.metrics.scores import METRICS, Scores, score
 
 __all__ = [
     "DEFAULT_PROTOCOL",
+    "METRICS",
     "PROTOCOLS",
     "DegenerateEmbeddingWarning",
     "Dimension",
     "Disentanglement",
+    "Evaluation",
+    "EvaluationProtocol",
+    "ExplainedVariance",
+    "FactorMetric",
     "FactorScores",
     "Halves",
     "Information",
+    "Measurement",
     "Metric",
-    "Protocol",
+    "MetricScores",
     "Scores",
+    "Statistic",
+    "Summary",
     "affine_r2",
     "information",
     "mcc",

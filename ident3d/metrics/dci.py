@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ident3d.metrics.evaluation import Evaluation
+from ident3d.metrics.metric import Metric
 from ident3d.metrics.r2 import determination
 
-__all__ = ["Disentanglement", "completeness", "disentanglement", "disentanglement_of", "lasso"]
+__all__ = ["DCI", "Disentanglement", "completeness", "disentanglement", "disentanglement_of", "lasso"]
 
 _PENALTIES = np.logspace(-1, -4, 7)  # as fractions of the penalty that leaves nothing
 _TOLERANCE = 1e-3
@@ -30,6 +31,8 @@ class Disentanglement:
         informativeness: R2 of the lasso regressions on the scored rows, mean over factors.
     """
 
+    key: ClassVar[str] = "disentanglement"
+
     disentanglement: float
     completeness: float
     informativeness: float
@@ -47,6 +50,16 @@ class Disentanglement:
             "completeness": self.completeness,
             "informativeness": self.informativeness,
         }
+
+
+class DCI(Metric):
+    """Disentanglement, completeness and informativeness: numbers of the embeddings as a whole."""
+
+    label = "DCI"
+
+    def measure(self, evaluation: Evaluation) -> Disentanglement:
+        """Return the three numbers; see :func:`disentanglement`."""
+        return disentanglement(evaluation)
 
 
 def disentanglement(evaluation: Evaluation) -> Disentanglement:

@@ -1,9 +1,15 @@
-"""Evaluations: latents and embeddings, checked, joined by id and put into the order of the ids."""
+"""Evaluations: what every metric starts from.
+
+Latents and embeddings are checked, joined by id, put into the order of the ids and divided into a fitted and a scored
+half, as an :class:`EvaluationProtocol` says. Embeddings with dimensions that carry nothing of their own are scored for
+what they are worth; :func:`diagnose` names those dimensions.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,18 +17,22 @@ import numpy.typing as npt
 
 from ident3d.factors import Factor, Factors, resolve_factors
 from ident3d.latents import check_finite
+from ident3d.randomness import generator
+from ident3d.registry import Registry
 
 __all__ = [
     "DEFAULT_PROTOCOL",
     "PROTOCOLS",
+    "DegenerateEmbeddingWarning",
+    "Dimension",
     "Evaluation",
+    "EvaluationProtocol",
     "Halves",
-    "Protocol",
     "Targets",
     "as_array",
     "as_ids",
     "as_matrix",
-    "get_protocol",
+    "diagnose",
     "hashed_half",
 ]
 
@@ -42,7 +52,7 @@ class Halves(Enum):
 
 
 @dataclass(frozen=True)
-class Protocol:
+class EvaluationProtocol:
     """How scores are computed. A protocol never changes once scores were reported under its name.
 
     Attributes:
@@ -94,23 +104,17 @@ def hashed_half(ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
 
 DEFAULT_PROTOCOL = "ident3d-1"
 
-PROTOCOLS: dict[str, Protocol] = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol(DEFAULT_PROTOCOL, Halves.HASHED),
-        Protocol("paper", Halves.FIRST_SECOND, max_rows=4096),
-    )
-}
+PROTOCOLS = Registry(
+    "protocol",
+    {
+        protocol.name: protocol
+        for protocol in (
+            EvaluationProtocol(DEFAULT_PROTOCOL, Halves.HASHED),
+            EvaluationProtocol("paper", Halves.FIRST_SECOND, max_rows=4096),
+        )
+    },
+)
 """The protocols by name: ``ident3d-1``, ours, and ``paper``, that of Zimmermann et al. (2021)."""
-
-
-def get_protocol(protocol: str | Protocol) -> Protocol:
-    """Return the protocol of that name; ValueError with the known names if there is none."""
-    if isinstance(protocol, Protocol):
-        return protocol
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"no protocol {protocol!r}; the protocols are {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[protocol]
 
 
 _CONSTANT = 1e-12
@@ -141,7 +145,7 @@ class Targets:
 
         Args:
             latents: (N, len(factors)) finite raw latents.
-            factors: the factors, one a column.
+            factors: the factors, one per column.
 
         Raises:
             ValueError: if no factor varies, or a circular factor leaves [-1, 1].
@@ -189,7 +193,7 @@ class Evaluation:
         fitted: (N,) bool: the rows that regressions are fitted on.
     """
 
-    protocol: Protocol
+    protocol: EvaluationProtocol
     targets: Targets
     embeddings: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
@@ -204,7 +208,7 @@ class Evaluation:
         ids: Any = None,
         *,
         factors: Factors | None = None,
-        protocol: str | Protocol,
+        protocol: str | EvaluationProtocol,
     ) -> Evaluation:
         """Check the arrays and prepare them.
 
@@ -212,15 +216,15 @@ class Evaluation:
             latents: (N, k) raw latents; numpy, torch, or nested lists.
             embeddings: (N, d) embeddings of the same rows.
             ids: (N,) unique integers; the row numbers where None.
-            factors: the factors, one a column of the latents; see :func:`~ident3d.factors.resolve_factors`.
+            factors: the factors, one per column of the latents; see :func:`~ident3d.factors.resolve_factors`.
             protocol: the protocol, or its name.
 
         Raises:
-            ValueError: if shapes disagree, a value is NaN or infinite, ids are doubled, no latent varies, or there are
-                too few rows for the width.
+            ValueError: if shapes disagree, a value is NaN or infinite, ids are duplicated, no latent varies, or there
+                are too few rows for the width.
             TypeError: if an array is not numeric.
         """
-        protocol = get_protocol(protocol)
+        protocol = PROTOCOLS.find(protocol) if isinstance(protocol, str) else protocol
         z = as_matrix(latents, "latents")
         x = as_matrix(embeddings, "embeddings")
         factors = resolve_factors(factors, z.shape[1])
@@ -233,7 +237,27 @@ class Evaluation:
         fitted = protocol.fitted(sorted_ids)
         _check_enough_rows(fitted, x.shape[1])
         targets = Targets.of(z[order].astype(np.float64), factors)
-        return cls(protocol, targets, *_standardised(x, order), fitted)
+        return cls(protocol, targets, *_standardised(x[order]), fitted)
+
+    @cached_property
+    def orders(self) -> list[npt.NDArray[np.int64]]:
+        """The permutations of the rows behind every chance level."""
+        random = generator(self.protocol.seed, "metrics/chance")
+        return [random.permutation(len(self.fitted)) for _ in range(self.protocol.permutations)]
+
+    def permuted(self, order: npt.NDArray[np.int64]) -> Evaluation:
+        """Return the evaluation of embeddings that know nothing of the latents: the latents' rows in another order.
+
+        The embeddings keep their width, their rows and their structure, so a metric that rises with the width has the
+        chance level that belongs to it. Rows are permuted whole: factors that depend on each other still do.
+        """
+        return replace(self, targets=replace(self.targets, columns=self.targets.columns[order]))
+
+    def of_rows(self, rows: npt.NDArray[np.bool_]) -> Evaluation:
+        """Return the evaluation of some of the rows, their dimensions standardised again."""
+        embeddings, scale, _ = _standardised(self.embeddings[rows])
+        targets = replace(self.targets, columns=self.targets.columns[rows])
+        return replace(self, targets=targets, embeddings=embeddings, scale=scale * self.scale, fitted=self.fitted[rows])
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
@@ -272,9 +296,11 @@ def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
     array = as_ids(ids, rows)
     order = np.argsort(array, kind="stable")
     sorted_ids = array[order].astype(np.int64)
-    doubled = sorted_ids[1:][sorted_ids[1:] == sorted_ids[:-1]]
-    if len(doubled):
-        raise ValueError(f"ids must be unique: {doubled[0]} occurs more than once ({len(doubled)} repetitions in all)")
+    duplicated = sorted_ids[1:][sorted_ids[1:] == sorted_ids[:-1]]
+    if len(duplicated):
+        raise ValueError(
+            f"ids must be unique: {duplicated[0]} occurs more than once ({len(duplicated)} repetitions in all)"
+        )
     return order, sorted_ids
 
 
@@ -289,11 +315,11 @@ def _check_enough_rows(fitted: npt.NDArray[np.bool_], width: int) -> None:
 
 
 def _standardised(
-    embeddings: npt.NDArray[Any], order: npt.NDArray[np.int64]
+    embeddings: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
     kind = embeddings.dtype
     resolution = float(np.finfo(kind).eps) if kind.kind == "f" else float(np.finfo(np.float64).eps)
-    x = embeddings[order].astype(np.float64)
+    x = embeddings.astype(np.float64)
     largest = np.abs(x).max(axis=0)
     x /= np.where(largest > 0, largest, 1)  # before any square, which may overflow
     x -= x.mean(axis=0)
@@ -302,3 +328,89 @@ def _standardised(
     x /= np.where(constant, 1, deviation)
     x[:, constant] = 0
     return x, np.where(constant, 0, deviation * largest), resolution
+
+
+_NAMED = 8  # dimensions that a warning names; it counts the others
+
+
+class DegenerateEmbeddingWarning(UserWarning):
+    """Embeddings have dimensions that carry nothing of their own. They were scored for what they are worth."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """How many dimensions the embeddings use.
+
+    Attributes:
+        rank: numerical rank of the standardised dimensions.
+        participation_ratio: (sum of eigenvalues)^2 / sum of their squares, of the covariance: d when all directions
+            vary alike, 1 when a single one does, 0 when nothing varies.
+
+    Reference:
+        Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), for the ratio.
+    """
+
+    rank: int
+    participation_ratio: float
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}, participation ratio {self.participation_ratio:.2f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as plain data."""
+        return {"rank": self.rank, "participation_ratio": self.participation_ratio}
+
+
+def diagnose(evaluation: Evaluation) -> tuple[Dimension, tuple[str, ...]]:
+    """Return the dimension, and one sentence for each thing that is wrong with the embeddings.
+
+    Named are constant dimensions, dimensions that are an affine copy of an earlier one, and embeddings that span
+    fewer directions than their other dimensions would let one expect.
+    """
+    correlations = _correlations(evaluation)
+    found = _dimension(correlations, evaluation)
+    constant = np.flatnonzero(evaluation.scale == 0)
+    copies = np.abs(np.tril(correlations, -1)) > 1 - max(1e-9, 8 * evaluation.resolution)
+    doubled = np.flatnonzero(copies.any(axis=1))
+    warnings = []
+    if len(constant):
+        warnings.append(f"{_dimensions(constant)} constant over all rows and score nothing: {_names(constant)}")
+    if len(doubled):
+        pairs = [f"{row} of {int(np.argmax(copies[row]))}" for row in doubled[:_NAMED]]
+        warnings.append(
+            f"{_dimensions(doubled)} a copy of another, up to shift and scale: {_listed(pairs, len(doubled))}"
+        )
+    distinct = evaluation.embeddings.shape[1] - len(constant) - len(doubled)
+    if found.rank < distinct:
+        warnings.append(f"the {distinct} distinct dimensions are collinear: they span {found.rank}")
+    return found, tuple(warnings)
+
+
+def _correlations(evaluation: Evaluation) -> npt.NDArray[np.float64]:
+    x = evaluation.embeddings
+    return x.T @ x / len(x)
+
+
+def _dimension(correlations: npt.NDArray[np.float64], evaluation: Evaluation) -> Dimension:
+    width = len(correlations)
+    eigenvalues = np.linalg.eigvalsh(correlations)
+    # singular values count from width * resolution up; float64 sums are no better than width * eps
+    threshold = max((width * evaluation.resolution) ** 2, width * float(np.finfo(np.float64).eps))
+    rank = int((eigenvalues > threshold * max(eigenvalues[-1], 0)).sum())
+    relative = evaluation.scale / max(evaluation.scale.max(), np.finfo(np.float64).tiny)
+    covariance = correlations * relative * relative[:, None]
+    squares = float((covariance**2).sum())
+    return Dimension(rank, float(np.trace(covariance)) ** 2 / squares if squares > 0 else 0.0)
+
+
+def _dimensions(which: npt.NDArray[np.int64]) -> str:
+    return f"{len(which)} dimension{'s are' if len(which) > 1 else ' is'}"
+
+
+def _names(which: npt.NDArray[np.int64]) -> str:
+    return _listed([str(i) for i in which[:_NAMED]], len(which))
+
+
+def _listed(names: list[str], count: int) -> str:
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return ", ".join(names) + more

@@ -1,10 +1,15 @@
-"""MCC: the mean correlation of factors with the embedding dimensions that a linear assignment gives them."""
+"""MCC: the mean correlation of factors with the embedding dimensions that a linear assignment gives them.
+
+The intervals are those of the matched dimensions at hand. Rank correlations are no function of row means, since the
+ranks move with the draw; that is followed to first order through the influence function.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +17,25 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol, Targets
-from ident3d.metrics.scores import FactorScores
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets
+from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
 
-__all__ = ["Correlation", "Matching", "circular_ranks", "correlations", "match", "mcc", "ranks"]
+__all__ = [
+    "Correlation",
+    "MatchedCorrelation",
+    "Matching",
+    "Pearson",
+    "Spearman",
+    "circular_ranks",
+    "correlation_statistic",
+    "correlations",
+    "match",
+    "mcc",
+    "rank_correlation_statistic",
+    "ranks",
+]
 
+Array = npt.NDArray[np.float64]
 Correlation = Literal["pearson", "spearman"]
 
 
@@ -32,7 +51,64 @@ class Matching:
 
     factors: npt.NDArray[np.int64]
     dimensions: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
+    values: Array
+
+
+class MatchedCorrelation(FactorMetric):
+    """The absolute correlation of each factor with the dimension that the assignment gives it, over all rows."""
+
+    is_extra = False
+
+    @abstractmethod
+    def columns(self, evaluation: Evaluation) -> tuple[Array, Array]:
+        """Return the (N, d) standardised dimensions and the (N, C) target columns that are correlated."""
+
+    @abstractmethod
+    def statistic(self, matching: Matching, embeddings: Array, columns: Array, targets: Targets) -> Statistic:
+        """Return the correlations of a matching as a function of the rows."""
+
+    def values(self, evaluation: Evaluation) -> Array:
+        """Return the absolute correlation of each factor, (F,)."""
+        return match(correlations(*self.columns(evaluation), evaluation.targets)).values
+
+    def measure(self, evaluation: Evaluation) -> Measurement:
+        """Return the correlations, those with permuted latents, and their statistic for this matching."""
+        embeddings, columns = self.columns(evaluation)
+        matching = match(correlations(embeddings, columns, evaluation.targets))
+        tables = correlations(embeddings, columns, evaluation.targets, evaluation.orders)
+        chance = np.stack([match(table).values for table in tables])
+        return Measurement(matching.values, chance, self.statistic(matching, embeddings, columns, evaluation.targets))
+
+
+class Pearson(MatchedCorrelation):
+    """MCC with Pearson's correlation."""
+
+    label = "MCC"
+
+    def columns(self, evaluation: Evaluation) -> tuple[Array, Array]:
+        """Return the dimensions and the targets as they are."""
+        return evaluation.embeddings, evaluation.targets.columns
+
+    def statistic(self, matching: Matching, embeddings: Array, columns: Array, targets: Targets) -> Statistic:
+        """Return the correlations from second moments."""
+        return correlation_statistic(matching, embeddings, columns, targets)
+
+
+class Spearman(MatchedCorrelation):
+    """MCC with Spearman's correlation: that of ranks."""
+
+    label = "MCC ranks"
+
+    def columns(self, evaluation: Evaluation) -> tuple[Array, Array]:
+        """Return the ranks of both."""
+        return ranks(evaluation.embeddings), circular_ranks(evaluation.targets)
+
+    def statistic(self, matching: Matching, embeddings: Array, columns: Array, targets: Targets) -> Statistic:
+        """Return the correlations through their influence function."""
+        return rank_correlation_statistic(matching, embeddings, columns, targets)
+
+
+_CORRELATIONS: dict[str, MatchedCorrelation] = {"pearson": Pearson(), "spearman": Spearman()}
 
 
 def mcc(
@@ -42,7 +118,7 @@ def mcc(
     *,
     correlation: Correlation = "pearson",
     factors: Factors | None = None,
-    protocol: str | Protocol = DEFAULT_PROTOCOL,
+    protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
     """Compute the mean correlation coefficient over all rows.
 
@@ -68,18 +144,13 @@ def mcc(
         Hyvarinen and Morioka, Unsupervised feature extraction by time-contrastive learning (2016); for circular
         factors Mardia, Linear-circular correlation coefficients and rhythmometry (1976).
     """
-    if correlation not in get_args(Correlation):
-        raise ValueError(f"no correlation {correlation!r}; expected one of {', '.join(get_args(Correlation))}")
+    if correlation not in _CORRELATIONS:
+        raise ValueError(f"unknown correlation {correlation!r}; choose from {', '.join(_CORRELATIONS)}")
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
-    targets = evaluation.targets
-    if correlation == "pearson":
-        matching = match(correlations(evaluation.embeddings, targets.columns, targets))
-    else:
-        matching = match(correlations(ranks(evaluation.embeddings), circular_ranks(targets), targets))
-    return FactorScores.of(targets.factors, matching.values)
+    return FactorScores.of(evaluation.targets.factors, _CORRELATIONS[correlation].values(evaluation))
 
 
-def match(table: npt.NDArray[np.float64]) -> Matching:
+def match(table: Array) -> Matching:
     """Assign dimensions to factors so that the sum of the (F, d) correlations is largest."""
     factors, dimensions = linear_sum_assignment(table, maximize=True)
     values = np.zeros(len(table))
@@ -88,11 +159,11 @@ def match(table: npt.NDArray[np.float64]) -> Matching:
 
 
 def correlations(
-    embeddings: npt.NDArray[np.float64],
-    columns: npt.NDArray[np.float64],
+    embeddings: Array,
+    columns: Array,
     targets: Targets,
     orders: Sequence[npt.NDArray[np.int64]] | None = None,
-) -> npt.NDArray[np.float64]:
+) -> Array:
     """Return the absolute correlation of every factor with every dimension.
 
     Args:
@@ -114,7 +185,7 @@ def correlations(
     return tables[0] if orders is None else tables
 
 
-def ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def ranks(values: Array) -> Array:
     """Return standardised ranks of each column, ties averaged; a constant column is 0."""
     ranked = np.empty_like(values)
     for column in range(values.shape[1]):
@@ -125,7 +196,7 @@ def ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return ranked
 
 
-def circular_ranks(targets: Targets) -> npt.NDArray[np.float64]:
+def circular_ranks(targets: Targets) -> Array:
     """Return the (N, C) targets by rank: ranks on a line, and (cos, sin) of evenly spread phases on a circle."""
     ranked = np.empty_like(targets.columns)
     for own in _columns_of_factors(targets):
@@ -142,18 +213,18 @@ def _columns_of_factors(targets: Targets) -> list[npt.NDArray[np.int64]]:
     return [np.flatnonzero(targets.owner == position) for position in range(len(targets.factors))]
 
 
-def _multiple(simple: npt.NDArray[np.float64], standard: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _multiple(simple: Array, standard: Array) -> Array:
     """Return the multiple correlation with a factor's one column, or two, from its (P, columns, d) simple ones."""
     if standard.shape[1] == 1:
         return np.asarray(np.minimum(np.abs(simple[:, 0]), 1))
     between = float((standard[:, 0] * standard[:, 1]).mean())
     cosine, sine = simple[:, 0], simple[:, 1]
     squared = (cosine**2 + sine**2 - 2 * cosine * sine * between) / max(1 - between**2, np.finfo(np.float64).eps)
-    multiple: npt.NDArray[np.float64] = np.sqrt(np.clip(squared, 0, 1))
+    multiple: Array = np.sqrt(np.clip(squared, 0, 1))
     return multiple
 
 
-def _column_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _column_ranks(values: Array) -> Array:
     order = np.argsort(values)
     ascending = values[order]
     if (ascending[1:] == ascending[:-1]).any():
@@ -161,3 +232,120 @@ def _column_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     ranked = np.empty(len(values))
     ranked[order] = np.arange(1.0, len(values) + 1)
     return ranked
+
+
+def correlation_statistic(matching: Matching, embeddings: Array, columns: Array, targets: Targets) -> Statistic:
+    """Return the correlation of each factor with its dimension, for one matching.
+
+    A draw in which the correlation turns round counts as negative. Factors without a dimension are 0.
+
+    Args:
+        matching: which dimension stands for which factor.
+        embeddings: (N, d) standardised dimensions.
+        columns: (N, C) target columns.
+        targets: whose columns they are.
+    """
+    x, y, _ = _matched_pairs(matching, embeddings, columns, targets)
+
+    def of_means(means: Array) -> Array:
+        mx, my, mxx, myy, mxy = np.split(means, 5, axis=1)
+        spread = np.sqrt(np.maximum(mxx - mx**2, 0) * np.maximum(myy - my**2, 0))
+        correlation = np.divide(mxy - mx * my, spread, out=np.zeros_like(spread), where=spread > 0)
+        return _of_all_factors(np.clip(correlation, -1, 1), matching)
+
+    return Statistic(np.hstack([x, y, x * x, y * y, x * y]), of_means)
+
+
+def rank_correlation_statistic(matching: Matching, ranks: Array, target_ranks: Array, targets: Targets) -> Statistic:
+    """Return the rank correlation of each factor with its dimension, to first order in the drawn rows.
+
+    With a and b the standardised functions of the ranks of a dimension and of a factor, the correlation is the mean
+    of a b, and a row contributes by its own product, by moving the ranks of the rows above it, and by the ties that it
+    makes.
+
+    Args:
+        matching: which dimension stands for which factor.
+        ranks: (N, d) standardised ranks of the dimensions.
+        target_ranks: (N, C) ranks of the targets, see :func:`circular_ranks`.
+        targets: whose columns they are.
+    """
+    x, y, weights = _matched_pairs(matching, ranks, target_ranks, targets)
+    influence = np.empty_like(x)
+    for pair, factor in enumerate(matching.factors):
+        own = np.flatnonzero(targets.owner == factor)
+        if len(own) == 1:
+            position = target_ranks[:, own[0]]
+            slope = np.full(len(x), weights[pair, 0] * len(x))
+        else:
+            cosine, sine = target_ranks[:, own].T
+            position = np.mod(np.arctan2(sine, cosine), 2 * np.pi)
+            slope = 2 * np.pi * (weights[pair, 1] * cosine - weights[pair, 0] * sine)
+        influence[:, pair] = (
+            x[:, pair] * y[:, pair]
+            + _rank_slope(x[:, pair]) * _mean_above(x[:, pair], y[:, pair])
+            + _mean_above(position, x[:, pair] * slope)
+            + (x[:, pair] * y[:, pair]).mean() * (_spread_slope(x[:, pair]) + _spread_slope(position))
+        )
+    influence += (x * y).mean(axis=0) - influence.mean(axis=0)
+    return Statistic(influence, lambda means: _of_all_factors(np.clip(means, -1, 1), matching))
+
+
+def _matched_pairs(
+    matching: Matching, embeddings: Array, columns: Array, targets: Targets
+) -> tuple[Array, Array, Array]:
+    """Return each matched dimension beside the combination of its factor's columns that correlates best with it.
+
+    Returns:
+        (N, M) dimensions; (N, M) standardised combinations, 0 where there is no correlation; (M, 2) their weights on
+        the factor's first centred column and, on a circle, its second.
+    """
+    dimensions = embeddings[:, matching.dimensions]
+    best = np.zeros_like(dimensions)
+    weights = np.zeros((dimensions.shape[1], 2))
+    for pair, factor in enumerate(matching.factors):
+        own = targets.owner == factor
+        centred = columns[:, own] - columns[:, own].mean(axis=0)
+        weight = np.linalg.lstsq(centred, dimensions[:, pair], rcond=None)[0]
+        combination = centred @ weight
+        deviation = np.sqrt((combination**2).mean())
+        if deviation > 0:
+            best[:, pair] = combination / deviation
+            weights[pair, : own.sum()] = weight / deviation
+    return dimensions, best, weights
+
+
+def _of_all_factors(of_matched: Array, matching: Matching) -> Array:
+    everything = np.zeros((len(of_matched), len(matching.values)))
+    everything[:, matching.factors] = of_matched
+    return everything
+
+
+def _rank_slope(standardised: Array) -> float:
+    """Return N over the standard deviation that the ranks had, from the standing of the lowest, tied or not."""
+    rows, lowest = len(standardised), float(standardised.min())
+    tied = int((standardised == lowest).sum())
+    return 0.0 if tied == rows else 2 * rows * lowest / (tied - rows)
+
+
+def _spread_slope(position: Array) -> Array:
+    """Return by how much of itself a row narrows the standard deviation of the ranks, which ties narrow.
+
+    The variance of ranks is (1 - sum p^3) / 12 N^2 with p the share of each value; without ties there is no slope.
+    """
+    _, inverse, counts = np.unique(position, return_inverse=True, return_counts=True)
+    shares = counts / len(position)
+    cubes = float((shares**3).sum())
+    if cubes == 1:
+        return np.zeros(len(position))
+    return np.asarray(1.5 * (shares[inverse] ** 2 - cubes) / (1 - cubes))
+
+
+def _mean_above(position: Array, values: Array) -> Array:
+    """Return for each row the mean over all rows of the values at positions above its own; ties count half."""
+    order = np.argsort(position)
+    ascending = position[order]
+    below = np.concatenate([[0.0], np.cumsum(values[order])])
+    left, right = np.searchsorted(ascending, ascending, "left"), np.searchsorted(ascending, ascending, "right")
+    above = np.empty(len(position))
+    above[order] = (below[-1] - (below[left] + below[right]) / 2) / len(position)
+    return above

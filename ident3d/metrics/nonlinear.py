@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol
-from ident3d.metrics.r2 import AffineMap, determination
-from ident3d.metrics.scores import FactorScores
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol
+from ident3d.metrics.metric import FactorScores
+from ident3d.metrics.r2 import AffineMap, ExplainedVariance
 
-__all__ = ["NonlinearMap", "nonlinear_r2"]
+__all__ = ["NONLINEAR_R2", "NonlinearMap", "nonlinear_r2"]
 
 _LANDMARKS = 500
 _WIDTHS = (0.5, 1.0, 2.0)  # of the kernel, in units of the median distance
@@ -85,13 +85,16 @@ class NonlinearMap:
         return sum((features(inputs) @ weight for features, weight in self.parts), self.affine(inputs))
 
 
+NONLINEAR_R2 = ExplainedVariance("R2 nonlin", NonlinearMap.fit)
+
+
 def nonlinear_r2(
     latents: Any,
     embeddings: Any,
     ids: Any = None,
     *,
     factors: Factors | None = None,
-    protocol: str | Protocol = DEFAULT_PROTOCOL,
+    protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
     """Compute the nonlinear R2: fitted on one half of the rows, scored on the other.
 
@@ -113,10 +116,7 @@ def nonlinear_r2(
         Generalized cross-validation as a method for choosing a good ridge parameter (1979).
     """
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
-    fitted, targets = evaluation.fitted, evaluation.targets
-    fit = NonlinearMap.fit(evaluation.embeddings[fitted], targets.columns[fitted])
-    prediction = fit(evaluation.embeddings[~fitted])
-    return FactorScores.of(targets.factors, determination(targets.columns[~fitted], prediction, targets))
+    return FactorScores.of(evaluation.targets.factors, NONLINEAR_R2.values(evaluation))
 
 
 def _ridge(phi: Array, residual: Array) -> tuple[Array, Array]:

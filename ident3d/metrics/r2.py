@@ -1,7 +1,11 @@
-"""R2 up to affine maps: how much of each factor an affine map of the embeddings explains on rows it has not seen."""
+"""R2: how much of each factor a map of the embeddings explains on rows that it was not fitted on.
+
+:func:`affine_r2` fits affine maps. :class:`ExplainedVariance` makes a metric of any other regressor.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, Protocol, Targets
-from ident3d.metrics.scores import FactorScores
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets
+from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
 
-__all__ = ["AffineMap", "affine_r2", "determination"]
+__all__ = ["AFFINE_R2", "AffineMap", "ExplainedVariance", "Regressor", "affine_r2", "determination", "r2_statistic"]
+
+Array = npt.NDArray[np.float64]
+Regressor = Callable[[Array, Array], Callable[[Array], Array]]
+"""Fits a map from (N, d) inputs to (N, C) outputs, each output column for itself, and returns it."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +33,57 @@ class AffineMap:
         offset: (C,) the outputs' mean.
     """
 
-    centre: npt.NDArray[np.float64]
-    weight: npt.NDArray[np.float64]
-    offset: npt.NDArray[np.float64]
+    centre: Array
+    weight: Array
+    offset: Array
 
     @classmethod
-    def fit(cls, inputs: npt.NDArray[np.float64], outputs: npt.NDArray[np.float64]) -> AffineMap:
+    def fit(cls, inputs: Array, outputs: Array) -> AffineMap:
         """Fit the map from (N, d) inputs to (N, C) outputs."""
         centre, offset = inputs.mean(axis=0), outputs.mean(axis=0)
         weight = np.linalg.lstsq(inputs - centre, outputs - offset, rcond=None)[0]
         return cls(centre, weight, offset)
 
-    def __call__(self, inputs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def __call__(self, inputs: Array) -> Array:
         """Map (N, d) inputs to (N, C) outputs."""
         return (inputs - self.centre) @ self.weight + self.offset
+
+
+@dataclass(frozen=True)
+class ExplainedVariance(FactorMetric):
+    """R2 of a regressor: fitted on one half of the rows, scored on the other.
+
+    Attributes:
+        label: what the table calls it.
+        fit: the regressor.
+        is_extra: whether it is computed only where it is asked for.
+    """
+
+    label: str
+    fit: Regressor
+    is_extra: bool = True
+
+    def values(self, evaluation: Evaluation) -> Array:
+        """Return R2 of each factor on the scored rows, (F,)."""
+        fitted, targets = evaluation.fitted, evaluation.targets
+        predict = self.fit(evaluation.embeddings[fitted], targets.columns[fitted])
+        return determination(targets.columns[~fitted], predict(evaluation.embeddings[~fitted]), targets)
+
+    def measure(self, evaluation: Evaluation) -> Measurement:
+        """Return R2 of the targets and of permuted targets, fitted at once, and its statistic for the fitted map."""
+        targets, fitted = evaluation.targets, evaluation.fitted
+        columns, width = targets.columns, targets.columns.shape[1]
+        stacked = np.hstack([columns, *(columns[order] for order in evaluation.orders)])
+        truth = stacked[~fitted]
+        predicted = self.fit(evaluation.embeddings[fitted], stacked[fitted])(evaluation.embeddings[~fitted])
+        blocks = [slice(start, start + width) for start in range(width, stacked.shape[1], width)]
+        chance = [determination(truth[:, block], predicted[:, block], targets) for block in blocks]
+        prediction = predicted[:, :width]
+        values = determination(columns[~fitted], prediction, targets)
+        return Measurement(values, np.stack(chance), r2_statistic(prediction, targets, ~fitted))
+
+
+AFFINE_R2 = ExplainedVariance("R2", AffineMap.fit, is_extra=False)
 
 
 def affine_r2(
@@ -47,7 +92,7 @@ def affine_r2(
     ids: Any = None,
     *,
     factors: Factors | None = None,
-    protocol: str | Protocol = DEFAULT_PROTOCOL,
+    protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
     r"""Compute R2 up to affine maps: fitted on one half of the rows, scored on the other.
 
@@ -73,15 +118,10 @@ def affine_r2(
         Zimmermann et al., Contrastive learning inverts the data generating process (2021), section 4.1.
     """
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
-    fitted, targets = evaluation.fitted, evaluation.targets
-    fit = AffineMap.fit(evaluation.embeddings[fitted], targets.columns[fitted])
-    truth = targets.columns[~fitted]
-    return FactorScores.of(targets.factors, determination(truth, fit(evaluation.embeddings[~fitted]), targets))
+    return FactorScores.of(evaluation.targets.factors, AFFINE_R2.values(evaluation))
 
 
-def determination(
-    truth: npt.NDArray[np.float64], prediction: npt.NDArray[np.float64], targets: Targets
-) -> npt.NDArray[np.float64]:
+def determination(truth: Array, prediction: Array, targets: Targets) -> Array:
     """Return R2 of each factor: 1 - sum (truth - prediction)^2 / sum (truth - mean)^2, over a factor's columns.
 
     Args:
@@ -95,3 +135,25 @@ def determination(
     unexplained = targets.pooled(((truth - prediction) ** 2).sum(axis=0))
     total = targets.pooled(((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
     return np.subtract(1, np.divide(unexplained, total, out=np.ones_like(total), where=total > 0))
+
+
+def r2_statistic(prediction: Array, targets: Targets, scored: npt.NDArray[np.bool_]) -> Statistic:
+    """Return R2 of each factor, for one fitted map, over the scored rows among those drawn.
+
+    Args:
+        prediction: (S, C) predictions of the scored rows.
+        targets: the factors' target columns, of all N rows.
+        scored: (N,) bool with S true entries.
+    """
+    truth = targets.columns[scored]
+    centred = truth - truth.mean(axis=0)
+    columns = np.zeros((len(scored), 1 + 3 * truth.shape[1]))
+    columns[scored] = np.hstack([np.ones((len(truth), 1)), (truth - prediction) ** 2, centred**2, centred])
+
+    def of_means(means: Array) -> Array:
+        # the share of scored rows changes from draw to draw
+        error, square, mean = np.split(means[:, 1:] / np.maximum(means[:, :1], 1 / len(scored)), 3, axis=1)
+        total = targets.pooled(square - mean**2)
+        return np.subtract(1, np.divide(targets.pooled(error), total, out=np.ones_like(total), where=total > 0))
+
+    return Statistic(columns, of_means)

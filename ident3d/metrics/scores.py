@@ -1,103 +1,43 @@
-"""Scores: what an evaluation found, by factor, by group and in the mean, as numbers, as a table and as JSON."""
+"""Scores: every metric of one encoder's embeddings, as numbers, as a table and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from ident3d.factors import Factors
+from ident3d.metrics.dci import DCI
+from ident3d.metrics.evaluation import (
+    DEFAULT_PROTOCOL,
+    DegenerateEmbeddingWarning,
+    Dimension,
+    Evaluation,
+    EvaluationProtocol,
+    diagnose,
+)
+from ident3d.metrics.mcc import Pearson, Spearman
+from ident3d.metrics.metric import FactorScores, Measurement, Metric, MetricScores, Summary, bootstrap, interval
+from ident3d.metrics.nonlinear import NONLINEAR_R2
+from ident3d.metrics.r2 import AFFINE_R2
+from ident3d.randomness import generator
+from ident3d.registry import Registry
+from ident3d.version import __version__
 
-from ident3d.factors import Factor
+__all__ = ["METRICS", "Scores", "score"]
 
-if TYPE_CHECKING:
-    from ident3d.metrics.dci import Disentanglement
-    from ident3d.metrics.dimension import Dimension
-
-__all__ = ["FactorScores", "Metric", "Scores"]
-
-_LABELS = {"r2": "R2", "mcc_pearson": "MCC", "mcc_spearman": "MCC ranks", "nonlinear_r2": "R2 nonlin"}
-
-
-@dataclass(frozen=True)
-class FactorScores:
-    """One number a factor, and their means. ``float(...)`` is the mean.
-
-    Attributes:
-        mean: the mean over factors.
-        per_group: the mean over the factors of each group.
-        per_factor: the number of each factor.
-    """
-
-    mean: float
-    per_group: dict[str, float]
-    per_factor: dict[str, float]
-
-    @classmethod
-    def of(cls, factors: Sequence[Factor], values: npt.NDArray[np.float64]) -> FactorScores:
-        """Return the scores from the (F,) numbers of the factors."""
-        return cls.reduced(factors, values[None], lambda draws: np.asarray(draws[0]))
-
-    @classmethod
-    def reduced(
-        cls, factors: Sequence[Factor], draws: npt.NDArray[np.float64], reduce: Callable[[npt.NDArray[np.float64]], Any]
-    ) -> FactorScores:
-        """Reduce many draws of the factors' numbers to one of each.
-
-        Args:
-            factors: the F factors.
-            draws: (D, F) numbers.
-            reduce: a function of (D,) or (D, F) draws that reduces the first axis, such as a quantile.
-
-        Returns:
-            The reduction of each factor's draws, and of the draws of each mean.
-        """
-        groups = dict.fromkeys(factor.group for factor in factors)
-        members = {group: [i for i, factor in enumerate(factors) if factor.group == group] for group in groups}
-        return cls(
-            mean=float(reduce(draws.mean(axis=1))),
-            per_group={group: float(reduce(draws[:, own].mean(axis=1))) for group, own in members.items()},
-            per_factor={
-                factor.name: float(value) for factor, value in zip(factors, np.atleast_1d(reduce(draws)), strict=True)
-            },
-        )
-
-    def __float__(self) -> float:
-        return self.mean
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the scores as plain data."""
-        return {"mean": self.mean, "per_group": dict(self.per_group), "per_factor": dict(self.per_factor)}
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric, with what is needed to judge it.
-
-    Attributes:
-        value: the scores.
-        low: lower ends of the 95% intervals.
-        high: upper ends of the 95% intervals.
-        chance: the same metric for latents whose rows were permuted, mean over permutations.
-        ceiling: the scores of a supervised encoder; None where none was given.
-    """
-
-    value: FactorScores
-    low: FactorScores
-    high: FactorScores
-    chance: FactorScores
-    ceiling: FactorScores | None = None
-
-    def __float__(self) -> float:
-        return self.value.mean
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the metric as plain data; the ceiling is left out where there is none."""
-        parts = {"value": self.value, "low": self.low, "high": self.high, "chance": self.chance}
-        if self.ceiling is not None:
-            parts["ceiling"] = self.ceiling
-        return {name: part.to_json() for name, part in parts.items()}
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    {
+        "r2": AFFINE_R2,
+        "mcc_pearson": Pearson(),
+        "mcc_spearman": Spearman(),
+        "nonlinear_r2": NONLINEAR_R2,
+        "dci": DCI(),
+    },
+)
+"""The metrics by name. Those that are no extras are in all scores."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +48,10 @@ class Scores:
         protocol: name of the protocol, which carries its version.
         rows: number of rows that were used.
         width: number of embedding dimensions.
-        metrics: the metrics by name: "r2", "mcc_pearson", "mcc_spearman", and "nonlinear_r2" where asked for.
+        metrics: the metrics with a number per factor by name: "r2", "mcc_pearson", "mcc_spearman", and the extras that
+            were asked for.
         dimension: how many dimensions the embeddings use.
-        disentanglement: DCI, where asked for.
+        summaries: the extras with numbers of the embeddings as a whole, by name: "dci" where asked for.
         constant_factors: factors that do not vary over the rows, and are in no score.
         warnings: what is wrong with the embeddings without making them unusable.
         fingerprint: fingerprint of the dataset; None where none was given.
@@ -120,9 +61,9 @@ class Scores:
     protocol: str
     rows: int
     width: int
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, MetricScores]
     dimension: Dimension
-    disentanglement: Disentanglement | None
+    summaries: Mapping[str, Summary]
     constant_factors: tuple[str, ...]
     warnings: tuple[str, ...]
     fingerprint: str | None
@@ -140,7 +81,7 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores as plain data that strict JSON can hold: no NaN, no infinity."""
-        data: dict[str, Any] = {
+        return {
             "protocol": self.protocol,
             "version": self.version,
             "fingerprint": self.fingerprint,
@@ -150,25 +91,22 @@ class Scores:
             "dimension": self.dimension.to_json(),
             "constant_factors": list(self.constant_factors),
             "warnings": list(self.warnings),
+            **{summary.key: summary.to_json() for summary in self.summaries.values()},
         }
-        if self.disentanglement is not None:
-            data["disentanglement"] = self.disentanglement.to_json()
-        return data
 
     def table(self) -> str:
         """Return the scores as a table of plain text: factors, groups and the mean by metric."""
-        metrics = list(self.metrics.items())
-        header = ["", *(_LABELS.get(name, name) for name, _ in metrics)]
-        first = metrics[0][1].value
-        lines = [header]
-        lines += [[name, *(f"{m.value.per_factor[name]:.4f}" for _, m in metrics)] for name in first.per_factor]
-        lines += [[f"[{name}]", *(f"{m.value.per_group[name]:.4f}" for _, m in metrics)] for name in first.per_group]
-        lines.append(["mean", *(f"{m.value.mean:.4f}" for _, m in metrics)])
-        lines.append(["95% from", *(f"{m.low.mean:.4f}" for _, m in metrics)])
-        lines.append(["95% to", *(f"{m.high.mean:.4f}" for _, m in metrics)])
-        lines.append(["chance", *(f"{m.chance.mean:.4f}" for _, m in metrics)])
-        if all(m.ceiling for _, m in metrics):
-            lines.append(["ceiling", *(f"{m.ceiling.mean:.4f}" if m.ceiling else "" for _, m in metrics)])
+        metrics = list(self.metrics.values())
+        first = metrics[0].value
+        lines = [["", *(metric.label for metric in metrics)]]
+        lines += [[name, *(f"{m.value.per_factor[name]:.4f}" for m in metrics)] for name in first.per_factor]
+        lines += [[f"[{name}]", *(f"{m.value.per_group[name]:.4f}" for m in metrics)] for name in first.per_group]
+        lines.append(["mean", *(f"{m.value.mean:.4f}" for m in metrics)])
+        lines.append(["95% from", *(f"{m.low.mean:.4f}" for m in metrics)])
+        lines.append(["95% to", *(f"{m.high.mean:.4f}" for m in metrics)])
+        lines.append(["chance", *(f"{m.chance.mean:.4f}" for m in metrics)])
+        if all(m.ceiling for m in metrics):
+            lines.append(["ceiling", *(f"{m.ceiling.mean:.4f}" if m.ceiling else "" for m in metrics)])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = [
             "  ".join(
@@ -177,7 +115,121 @@ class Scores:
             for line in lines
         ]
         text.append(f"{self.rows} rows, {self.width} dimensions, protocol {self.protocol}; {self.dimension}")
-        if self.disentanglement is not None:
-            text.append(str(self.disentanglement))
+        text += [str(summary) for summary in self.summaries.values()]
         text += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(text)
+
+
+def score(
+    latents: Any,
+    embeddings: Any,
+    ids: Any = None,
+    *,
+    factors: Factors | None = None,
+    protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
+    extras: Collection[str] = (),
+    ceiling: Scores | None = None,
+    fingerprint: str | None = None,
+) -> Scores:
+    """Score embeddings against the latents of the same rows.
+
+    The scores depend on the set of (id, latents, embedding) alone, not on the order of the rows. Dimensions that are
+    dead, constant or duplicated count what they are worth, are named in ``Scores.warnings``, and raise one
+    :class:`DegenerateEmbeddingWarning`.
+
+    Args:
+        latents: (N, k) raw latents: numpy, a torch tensor on any device, or nested lists.
+        embeddings: (N, d) embeddings of the same rows, of any width.
+        ids: (N,) unique integers, the samples' ids in their split; the row numbers where None.
+        factors: the factors of the latents' columns; where None, 3DIdent's for ten columns, and nameless ones on
+            lines for any other number (see :func:`~ident3d.factors.plain_factors`).
+        protocol: "ident3d-1" (halves by a hash of the id), "paper" (the first 4,096 rows, fitted on their first half
+            and scored on their second; fewer rows where there are fewer), or a protocol of one's own.
+        extras: names of further metrics: "nonlinear_r2" and "dci", which are slower; one that was registered in
+            :data:`METRICS`; or ``package.module:attribute``, where an instance of a :class:`Metric` is.
+        ceiling: the scores of a supervised encoder on the same rows, to stand beside these.
+        fingerprint: fingerprint of the dataset, carried along.
+
+    Returns:
+        The scores: R2 up to affine maps, MCC (Pearson and Spearman), each by factor, by group and in the mean, with
+        95% bootstrap intervals and the chance level; rank and participation ratio.
+
+    Raises:
+        ValueError: if shapes disagree, a value is NaN or infinite (the row is named), ids are duplicated, no latent
+            varies, there are too few rows for the width, a protocol or a metric is unknown, or the ceiling was
+            scored in another way.
+        TypeError: if an array is not numeric, or what ``package.module:attribute`` names is no metric.
+    """
+    chosen = _chosen(extras)
+    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    if ceiling is not None:
+        _check_comparable(ceiling, evaluation, fingerprint)
+    found, faults = diagnose(evaluation)
+    metrics, summaries = _measure(evaluation, chosen)
+    if ceiling is not None:
+        metrics = {name: _with_ceiling(metric, ceiling.metrics.get(name)) for name, metric in metrics.items()}
+    if evaluation.targets.constant:
+        faults = (*faults, f"factors that do not vary are in no score: {', '.join(evaluation.targets.constant)}")
+    if faults:
+        warnings.warn("; ".join(faults), DegenerateEmbeddingWarning, stacklevel=2)
+    return Scores(
+        protocol=evaluation.protocol.name,
+        rows=len(evaluation.embeddings),
+        width=evaluation.embeddings.shape[1],
+        metrics=metrics,
+        dimension=found,
+        summaries=summaries,
+        constant_factors=evaluation.targets.constant,
+        warnings=faults,
+        fingerprint=fingerprint,
+        version=__version__,
+    )
+
+
+def _chosen(extras: Collection[str]) -> dict[str, Metric]:
+    """Return the metrics that are always computed, and those that are asked for, in the order of the registry."""
+    chosen = {name: metric for name, metric in METRICS.items() if not metric.is_extra or name in extras}
+    chosen |= {name: METRICS.find(name) for name in extras if name not in chosen}
+    for name, metric in chosen.items():
+        if not isinstance(metric, Metric):
+            raise TypeError(f"the metric {name!r} is {metric!r}: name an instance of a subclass of Metric")
+    return chosen
+
+
+def _measure(
+    evaluation: Evaluation, chosen: Mapping[str, Metric]
+) -> tuple[dict[str, MetricScores], dict[str, Summary]]:
+    """Return the metrics that have a number per factor with their intervals, on the same draws, and the summaries."""
+    protocol, factors = evaluation.protocol, evaluation.targets.factors
+    measured, summaries = dict[str, Measurement](), dict[str, Summary]()
+    for name, metric in chosen.items():
+        found = metric.measure(evaluation)
+        if isinstance(found, Measurement):
+            measured[name] = found
+        else:
+            summaries[name] = found
+    statistics = [found.statistic for found in measured.values()]
+    draws = bootstrap(statistics, protocol.draws, generator(protocol.seed, "metrics/bootstrap"))
+    scores = {
+        name: MetricScores(
+            chosen[name].label,
+            FactorScores.of(factors, found.values),
+            *interval(factors, of_metric),
+            FactorScores.of(factors, found.chance.mean(axis=0)),
+        )
+        for (name, found), of_metric in zip(measured.items(), draws, strict=True)
+    }
+    return scores, summaries
+
+
+def _check_comparable(ceiling: Scores, evaluation: Evaluation, fingerprint: str | None) -> None:
+    factors = [factor.name for factor in evaluation.targets.factors]
+    ours = (evaluation.protocol.name, len(evaluation.embeddings), ", ".join(factors), fingerprint)
+    theirs = (ceiling.protocol, ceiling.rows, ", ".join(ceiling.metrics["r2"].value.per_factor), ceiling.fingerprint)
+    for what, own, other in zip(("protocol", "rows", "factors", "fingerprint"), ours, theirs, strict=True):
+        if own != other and None not in (own, other):
+            raise ValueError(f"the ceiling cannot stand beside these scores: {what} {other}, not {own}")
+
+
+def _with_ceiling(metric: MetricScores, ceiling: MetricScores | None) -> MetricScores:
+    return metric if ceiling is None else replace(metric, ceiling=ceiling.value)

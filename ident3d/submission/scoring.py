@@ -14,7 +14,6 @@ from ident3d.errors import SubmissionError
 from ident3d.factors import Factors
 from ident3d.metrics import DEFAULT_PROTOCOL, Scores
 from ident3d.metrics import score as score_embeddings
-from ident3d.metrics.scoring import Extra
 from ident3d.submission.archive import named
 from ident3d.submission.submission import Submission
 
@@ -94,7 +93,7 @@ def score_submission(
     *,
     factors: Factors | None = None,
     protocol: str = DEFAULT_PROTOCOL,
-    extras: Collection[Extra] = (),
+    extras: Collection[str] = (),
     ceiling: Scores | None = None,
 ) -> SubmissionScores:
     """Score a submission against the latents of a split.
@@ -106,7 +105,7 @@ def score_submission(
         fingerprint: fingerprint of the split.
         factors: what the columns of the latents are.
         protocol: name of the protocol.
-        extras: slower metrics to add; see :func:`ident3d.metrics.score`.
+        extras: names of further metrics; see :func:`ident3d.metrics.score`.
         ceiling: scores of a supervised encoder.
 
     Returns:
@@ -151,7 +150,7 @@ def score_on(
     data: ThreeDIdent,
     *,
     protocol: str = DEFAULT_PROTOCOL,
-    extras: Collection[Extra] = (),
+    extras: Collection[str] = (),
     ceiling: Scores | None = None,
 ) -> SubmissionScores:
     """Score a submission on a dataset's split; see :func:`score_submission`."""

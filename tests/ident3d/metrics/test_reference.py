@@ -11,12 +11,12 @@ from ident3d.metrics.evaluation import Targets
 from ident3d.metrics.r2 import AffineMap, determination
 
 DATA = Path(__file__).parent / "data"
-VALUES = json.loads((DATA / "metrics_reference.json").read_text())
+VALUES = json.loads((DATA / "reference.json").read_text())
 
 
 @pytest.fixture(params=sorted(VALUES))
 def case(request):
-    with np.load(DATA / "metrics_reference.npz") as arrays:
+    with np.load(DATA / "reference.npz") as arrays:
         return arrays[f"{request.param}__latents"], arrays[f"{request.param}__embeddings"], VALUES[request.param]
 
 

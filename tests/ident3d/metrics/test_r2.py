@@ -1,0 +1,88 @@
+"""Affine R2."""
+
+import numpy as np
+import pytest
+import torch
+
+from ident3d import metrics
+from ident3d.metrics.evaluation import Evaluation
+from ident3d.metrics.metric import bootstrap, interval
+from ident3d.metrics.r2 import AffineMap, determination, r2_statistic
+
+
+class TestAffineR2:
+    def test_groups_and_mean_are_means_of_factors(self, mixed):
+        found = metrics.affine_r2(*mixed)
+        values = list(found.per_factor.values())
+        assert list(found.per_group) == ["position", "rotation", "spotlight", "hue"]
+        assert found.per_group["position"] == pytest.approx(np.mean(values[:3]))
+        assert found.per_group["hue"] == pytest.approx(np.mean(values[7:]))
+        assert found.mean == pytest.approx(np.mean(values))
+
+    @pytest.mark.parametrize("offset", [0, 1e6])
+    @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+    def test_shift_and_scale_change_nothing(self, mixed, scale, offset):
+        z, x = mixed
+        found = metrics.affine_r2(z, (x + offset) * scale)
+        assert float(found) == pytest.approx(float(metrics.affine_r2(z, x)), abs=1e-8)
+
+    def test_narrow_embeddings_explain_their_share(self, rng):
+        z = rng.uniform(-1, 1, (4000, 4))
+        found = metrics.affine_r2(z, z[:, :1])
+        assert found.per_factor["z0"] == pytest.approx(1)
+        assert abs(found.per_factor["z1"]) < 0.01
+
+    def test_collinear_and_doubled_dimensions_change_nothing(self, mixed):
+        z, x = mixed
+        wide = np.hstack([x, x[:, :3], x[:, :2] @ np.ones((2, 1)), np.zeros((600, 1))])
+        assert float(metrics.affine_r2(z, wide)) == pytest.approx(float(metrics.affine_r2(z, x)), abs=1e-9)
+
+    def test_one_latent_one_dimension(self, rng):
+        z = rng.normal(size=(50, 1))
+        assert float(metrics.affine_r2(z, -3 * z + 1)) == pytest.approx(1)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+    def test_torch_tensors(self, mixed, dtype):
+        z, x = mixed
+        found = metrics.affine_r2(torch.tensor(z), torch.tensor(x, dtype=dtype, requires_grad=True))
+        assert float(found) == pytest.approx(float(metrics.affine_r2(z, x)), abs=1e-2)
+
+    def test_a_wrap_of_a_circle_costs_nothing(self, rng, circle):
+        raw = rng.uniform(-1, 1, (2000, 1))
+        x = np.hstack([np.cos(np.pi * raw + 1), np.sin(np.pi * raw + 1)])
+        assert float(metrics.affine_r2(raw, x, factors=circle)) == pytest.approx(1)
+        assert float(metrics.affine_r2(raw, x)) < 0.7, "on a line the same embeddings pay for the wrap"
+
+
+def test_r2_of_each_draw_is_that_of_the_drawn_rows(rng):
+    z = rng.normal(size=(60, 2))
+    e = Evaluation.of(z, z + 0.5 * rng.normal(size=(60, 2)), protocol="paper")
+    scored = ~e.fitted
+    prediction = AffineMap.fit(e.embeddings[e.fitted], z[e.fitted])(e.embeddings[scored])
+    (found,) = bootstrap([r2_statistic(prediction, e.targets, scored)], 5, np.random.default_rng(3))
+    replay = np.random.default_rng(3).integers(0, 60, size=(5, 60))
+    for draw, rows in zip(found, replay, strict=True):
+        rows = rows[scored[rows]] - 30  # noqa: PLW2901 - the scored rows among those drawn
+        np.testing.assert_allclose(draw, determination(z[scored][rows], prediction[rows], e.targets), atol=1e-12)
+
+
+@pytest.mark.slow
+def test_r2_intervals_cover_the_fitted_map(rng):
+    """R2 that a fitted map has on 100,000 rows lies in the interval from 150 scored rows about 95 times in 100."""
+    weight = rng.normal(size=(3, 3))
+
+    def sample(n):
+        z = rng.normal(size=(n, 3))
+        return z, z @ weight + rng.normal(size=(n, 3))
+
+    hits, trials = 0, 300
+    population_z, population_x = sample(100_000)
+    for _ in range(trials):
+        z, x = sample(300)
+        e = Evaluation.of(z, x, protocol="paper")
+        fit = AffineMap.fit(x[e.fitted], z[e.fitted])
+        (draws,) = bootstrap([r2_statistic(fit(x[~e.fitted]), e.targets, ~e.fitted)], 300, rng)
+        low, high = interval(metrics.plain_factors(3), draws)
+        truth = determination(population_z, fit(population_x), e.targets).mean()
+        hits += low.mean <= truth <= high.mean
+    assert 0.89 < hits / trials < 0.98
