@@ -25,7 +25,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from ident3d.scene.scene import Scene
-from ident3d.scene.world import HueMap, World
+from ident3d.scene.templates import HueMap
+from ident3d.scene.world import World
 from render.blender.pool import Job, Pool
 from render.blender.process import Program, WorkerProcess
 from render.blender.quality import QUALITIES, Device, Settings, quality

@@ -1,16 +1,17 @@
 """Meshes: surfaces of polygons, and the shapes that objects can have, by name."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SHAPES", "Mesh", "plane", "shape", "teapot", "welded"]
+from ident3d.registry import Registry
+
+__all__ = ["SHAPES", "Mesh", "check_shape", "plane", "shape", "teapot", "welded"]
 
 _WELD_DISTANCE = 1e-6
 
@@ -28,6 +29,12 @@ class Mesh:
     vertices: npt.NDArray[np.float64]
     faces: tuple[tuple[int, ...], ...]
     smooth: bool = True
+
+    def __post_init__(self) -> None:
+        if self.vertices.ndim != 2 or self.vertices.shape[1] != 3 or not np.isfinite(self.vertices).all():
+            raise ValueError(f"expected finite vertices of shape (V, 3), got shape {self.vertices.shape}")
+        if any(len(face) < 3 or not 0 <= min(face) <= max(face) < len(self.vertices) for face in self.faces):
+            raise ValueError(f"a face has three or more vertices, numbered from 0 to {len(self.vertices) - 1}")
 
 
 def welded(vertices: npt.NDArray[np.float64], faces: npt.NDArray[np.int64]) -> Mesh:
@@ -96,8 +103,9 @@ def bernstein(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.stack([s**3, 3 * s**2 * t, 3 * s * t**2, t**3], axis=-1)
 
 
-SHAPES: Mapping[str, Callable[[], Mesh]] = MappingProxyType({"utah_teapot": teapot, "plane": plane})
-"""What makes the mesh of each shape."""
+SHAPES: Registry[Callable[[], Mesh]] = Registry("shape", {"utah_teapot": teapot, "plane": plane})
+"""What makes the mesh of each shape, by its name; open to additions, which the processes that render have to know too:
+register them in a module that an entry point of the group ``ident3d`` names."""
 
 
 def shape(name: str) -> Mesh:
@@ -106,6 +114,12 @@ def shape(name: str) -> Mesh:
     Raises:
         ValueError: if there is no shape of that name.
     """
-    if name not in SHAPES:
-        raise ValueError(f"no shape {name!r}; there are {', '.join(sorted(SHAPES))}")
+    check_shape(name)
     return SHAPES[name]()
+
+
+def check_shape(name: str) -> None:
+    """Raise ValueError if there is no shape of that name."""
+    # Not Registry.find: worlds come from files of others, which shall not choose what is imported.
+    if name not in SHAPES:
+        raise ValueError(f"unknown shape {name!r}; choose from {', '.join(SHAPES)}")

@@ -1,306 +1,92 @@
-"""The law that makes a scene out of a row of latents; 3DIdent is the default instance.
+"""The world that makes a scene out of a row of latents; that of 3DIdent is the default.
 
-A :class:`World` is a scene in which some numbers are names of factors. A variant with other ranges, factors,
-objects, lights, saturations or materials is another instance and no other code: nothing here or below knows a factor by
-its column.
+A :class:`World` is a scene in which some numbers are bound to factors. A variant with other ranges, factors, objects,
+lights, colours or materials is another instance, or another file of JSON, and no other code: nothing here or in a
+renderer knows a factor by its column.
+
+In JSON, which stands in manifests and in the files that ``python -m render --world`` takes, an object is one of the
+"bodies", its colour its "paint", and a light's sampling weight its "draws".
 """
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.codec import from_json, to_json
-from ident3d.factors import FACTORS, Factors
+from ident3d.codec import parse, read_file, to_json
+from ident3d.factors import FACTORS, Factor, Factors
 from ident3d.latents import check_latents, to_physical
-from ident3d.scene.meshes import SHAPES
-from ident3d.scene.scene import Body, Camera, Colour, Light, LightKind, Material, Scene, Vector, check_cone
+from ident3d.scene.scene import (
+    AreaLamp,
+    Camera,
+    Material,
+    Scene,
+    SpotLamp,
+    SunLamp,
+    Vector,
+    lamp_from_json,
+    lamp_to_json,
+)
+from ident3d.scene.templates import (
+    WHITE,
+    Bindable,
+    BindableVector,
+    Binding,
+    HSVColour,
+    HueMap,
+    LightTemplate,
+    ObjectTemplate,
+    Orbit,
+)
 
-__all__ = ["BodyLaw", "HueMap", "LightLaw", "Orbit", "Paint", "Parameter", "Values", "World"]
+__all__ = ["World"]
 
+T = TypeVar("T")
 
-class HueMap(StrEnum):
-    """How an angle on the hue circle becomes a colour.
-
-    Attributes:
-        WRAPPED: the hue is the angle in turns, modulo 1; injective over a range shorter than a turn.
-        PUBLISHED: the map of the downloadable 3DIdent. Its hue is not brought into [0, 1), and the conversion
-            rounds the sector of the hue towards zero, so negative angles leave the gamut: channels below 0, which
-            Blender shows as black, or above 1.
-    """
-
-    WRAPPED = "wrapped"
-    PUBLISHED = "published"
-
-    @property
-    def stays_in_gamut(self) -> bool:
-        """Whether every colour of the map has its channels in [0, 1]."""
-        return self is HueMap.WRAPPED
-
-    def rgb(self, angle_rad: float, saturation: float, value: float = 1.0) -> tuple[float, float, float]:
-        """Return the colour of an angle.
-
-        Args:
-            angle_rad: angle on the hue circle, in radians; 2 pi is one turn.
-            saturation: HSV saturation in [0, 1].
-            value: HSV value in [0, 1].
-
-        Returns:
-            Red, green and blue, linear; in [0, 1] if :attr:`stays_in_gamut`.
-
-        Raises:
-            ValueError: if the angle is not finite, or saturation or value is outside [0, 1].
-        """
-        if not math.isfinite(angle_rad):
-            raise ValueError(f"a hue is a finite angle in radians, not {angle_rad}")
-        if not (0 <= saturation <= 1 and 0 <= value <= 1):
-            raise ValueError(f"saturation and value lie in [0, 1], not {saturation} and {value}")
-        turns = angle_rad / (2 * math.pi)
-        if self is HueMap.WRAPPED:
-            turns %= 1.0
-        sector = math.trunc(turns * 6)
-        fraction = turns * 6 - sector
-        low = value * (1 - saturation)
-        falling = value * (1 - saturation * fraction)
-        rising = value * (1 - saturation * (1 - fraction))
-        sectors = (
-            (value, rising, low),
-            (falling, value, low),
-            (low, value, rising),
-            (low, falling, value),
-            (rising, low, value),
-            (value, low, falling),
-        )
-        return sectors[sector % 6]
+_TEAPOT_SCALE = 1.5
+_TEAPOT_WIDTH = 4.4421  # the largest dimension of the teapot at its scale, in Blender units
 
 
-Parameter = float | str
-"""A constant, or the name of the factor whose physical value stands here."""
-
-Values = Mapping[str, float]
-"""The physical value of every factor, by its name."""
-
-
-@dataclass(frozen=True)
-class Paint:
-    """A colour by hue, saturation and value.
-
-    Attributes:
-        hue: angle on the hue circle in radians.
-        saturation: HSV saturation in [0, 1].
-        value: HSV value in [0, 1].
-    """
-
-    hue: Parameter
-    saturation: float
-    value: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.saturation <= 1 and 0 <= self.value <= 1):
-            raise ValueError(f"saturation and value lie in [0, 1], not {self.saturation} and {self.value}")
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Everything in which a factor's name may stand."""
-        return (self.hue,)
-
-    def colour(self, values: Values, hue_map: HueMap) -> Colour:
-        """Return the colour at the factors' values."""
-        return hue_map.rgb(_number(self.hue, values), self.saturation, self.value)
-
-
-WHITE = Paint(hue=0.0, saturation=0.0)
-
-
-@dataclass(frozen=True)
-class Orbit:
-    """A place on a horizontal circle around the z axis.
-
-    Attributes:
-        angle: from the y axis towards the x axis, in radians.
-        radius: radius of the circle.
-        height: z of the circle.
-    """
-
-    angle: Parameter
-    radius: float
-    height: float
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Everything in which a factor's name may stand."""
-        return (self.angle,)
-
-    def point(self, values: Values) -> Vector:
-        """Return the place at the factors' values."""
-        angle_rad = _number(self.angle, values)
-        return (self.radius * math.sin(angle_rad), self.radius * math.cos(angle_rad), self.height)
-
-
-@dataclass(frozen=True)
-class BodyLaw:
-    """How a body follows from the factors; the fields are those of :class:`ident3d.scene.scene.Body`.
-
-    Attributes:
-        name: unique in the world.
-        shape: name of its mesh, one of ``ident3d.scene.meshes.SHAPES``.
-        scale: size in units of the mesh.
-        paint: its colour.
-        location: where its origin lies, before ``offset``.
-        offset: added to ``location``.
-        rotation: Euler angles about x, y and z, applied in this order.
-        material: what it is made of.
-    """
-
-    name: str
-    shape: str
-    scale: float
-    paint: Paint
-    location: tuple[Parameter, Parameter, Parameter] = (0.0, 0.0, 0.0)
-    offset: Vector = (0.0, 0.0, 0.0)
-    rotation: tuple[Parameter, Parameter, Parameter] = (0.0, 0.0, 0.0)
-    material: Material = field(default_factory=Material)
-
-    def __post_init__(self) -> None:
-        if self.shape not in SHAPES:
-            raise ValueError(f"body {self.name}: no shape {self.shape!r}; there are {', '.join(sorted(SHAPES))}")
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Everything in which a factor's name may stand."""
-        return (*self.location, *self.rotation, *self.paint.parameters)
-
-    def body(self, values: Values, hue_map: HueMap) -> Body:
-        """Return the body at the factors' values."""
-        x, y, z = _vector(self.location, values)
-        return Body(
-            name=self.name,
-            shape=self.shape,
-            scale=self.scale,
-            location=(x + self.offset[0], y + self.offset[1], z + self.offset[2]),
-            rotation=_vector(self.rotation, values),
-            colour=self.paint.colour(values, hue_map),
-            material=self.material,
-        )
-
-
-@dataclass(frozen=True)
-class LightLaw:
-    """How a light follows from the factors; the fields are those of :class:`ident3d.scene.scene.Light`.
-
-    Attributes:
-        name: unique in the world.
-        kind: what kind of lamp.
-        power: watts; W/m^2 for a sun.
-        size: angular diameter in radians (sun), edge of the square (area), radius (spot).
-        location: a point or a place on an orbit.
-        target: a point, or the name of the body that the light is aimed at.
-        paint: its colour.
-        cone: opening angle of a spot in radians; None for the other kinds.
-        blend: softness of the cone's edge; None for the other kinds.
-        draws: how often the sampler takes this lamp's light, relative to the other lamps.
-    """
-
-    name: str
-    kind: LightKind
-    power: float
-    size: float
-    location: Orbit | tuple[Parameter, Parameter, Parameter]
-    target: str | Vector
-    paint: Paint = WHITE
-    cone: float | None = None
-    blend: float | None = None
-    draws: int = 1
-
-    def __post_init__(self) -> None:
-        check_cone(self.name, self.kind, self.cone, self.blend)
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Everything in which a factor's name may stand."""
-        place = self.location.parameters if isinstance(self.location, Orbit) else self.location
-        return (*place, *self.paint.parameters)
-
-    def light(self, values: Values, hue_map: HueMap, bodies: Mapping[str, Vector]) -> Light:
-        """Return the light at the factors' values.
-
-        Args:
-            values: the factors' values.
-            hue_map: how a hue becomes a colour.
-            bodies: where the bodies are, by their names.
-        """
-        return Light(
-            name=self.name,
-            kind=self.kind,
-            power=self.power,
-            size=self.size,
-            location=self.location.point(values)
-            if isinstance(self.location, Orbit)
-            else _vector(self.location, values),
-            target=bodies[self.target] if isinstance(self.target, str) else self.target,
-            colour=self.paint.colour(values, hue_map),
-            cone=self.cone,
-            blend=self.blend,
-            draws=self.draws,
-        )
-
-
-def _number(parameter: Parameter, values: Values) -> float:
-    return values[parameter] if isinstance(parameter, str) else parameter
-
-
-def _vector(parameters: tuple[Parameter, Parameter, Parameter], values: Values) -> Vector:
-    x, y, z = parameters
-    return (_number(x, values), _number(y, values), _number(z, values))
-
-
-TEAPOT_SCALE = 1.5
-TEAPOT_WIDTH = 4.4421
-"""Largest dimension of the 3DIdent teapot at its scale, in Blender units; S in the scene's numbers."""
-
-
-def _teapot() -> BodyLaw:
-    return BodyLaw(
+def _teapot() -> ObjectTemplate:
+    return ObjectTemplate(
         name="object",
         shape="utah_teapot",
-        scale=TEAPOT_SCALE,
-        paint=Paint("object_hue", saturation=1.0),
+        scale=_TEAPOT_SCALE,
+        colour=HSVColour("object_hue", saturation=1.0),
         location=("position_x", "position_y", "position_z"),
-        offset=(0.0, 0.0, TEAPOT_WIDTH / 2),
+        offset=(0.0, 0.0, _TEAPOT_WIDTH / 2),
         rotation=("rotation_x", "rotation_y", "rotation_z"),
     )
 
 
-def _ground() -> BodyLaw:
-    return BodyLaw(
+def _ground() -> ObjectTemplate:
+    return ObjectTemplate(
         name="ground",
         shape="plane",
         scale=1500.0,
-        paint=Paint("ground_hue", saturation=0.6),
-        location=(0.0, 0.0, -TEAPOT_WIDTH),
+        colour=HSVColour("ground_hue", saturation=0.6),
+        location=(0.0, 0.0, -_TEAPOT_WIDTH),
     )
 
 
-def _lights() -> tuple[LightLaw, ...]:
-    down = (0.0, 0.0, 0.0)
+def _lights() -> tuple[LightTemplate, ...]:
+    origin = (0.0, 0.0, 0.0)
     return (
-        LightLaw("zenith", LightKind.SUN, power=0.5, size=0.199337, location=(0.0, 0.0, 10.0), target=down),
-        LightLaw("area", LightKind.AREA, power=39.2699, size=1.0, location=(0.0, 0.0, 7.0), target=down),
-        LightLaw(
+        LightTemplate("zenith", SunLamp(0.199337), power=0.5, location=(0.0, 0.0, 10.0), target=origin),
+        LightTemplate("area", AreaLamp(edge=1.0), power=39.2699, location=(0.0, 0.0, 7.0), target=origin),
+        LightTemplate(
             "spotlight",
-            LightKind.SPOT,
+            SpotLamp(radius=0.5, cone_rad=math.radians(35.0), blend=0.1),
             power=3000.0,
-            size=0.5,
-            location=Orbit("spotlight_angle", radius=4.0, height=6.0 + TEAPOT_WIDTH),
+            location=Orbit("spotlight_angle", radius=4.0, height=6.0 + _TEAPOT_WIDTH),
             target="object",
-            paint=Paint("spotlight_hue", saturation=0.8),
-            cone=math.radians(35.0),
-            blend=0.1,
-            draws=2,
+            colour=HSVColour("spotlight_hue", saturation=0.8),
+            sampling_weight=2,
         ),
     )
 
@@ -310,32 +96,36 @@ class World:
     """The factors of a dataset and the scenes that they make; by default those of 3DIdent.
 
     Every factor has to stand somewhere in the scene, and every name in the scene has to be a factor's: a latent
-    without effect, or an effect without a latent, is a mistake in the description.
+    without effect, or an effect without a latent, is a mistake in the description. A number that is bound to a factor
+    has to take all of the factor's range: a saturation lies in [0, 1], a scale is positive.
 
     Attributes:
         factors: one for each column of the latents.
         hue_map: how a hue becomes a colour.
         camera: the camera, the same in every image.
-        bodies: the meshes.
-        lights: the lamps.
+        objects: the objects.
+        lights: the lights; the names of objects and lights are unique.
+
+    Raises:
+        ValueError: all that is wrong, a line for each fault.
     """
 
     factors: Factors = FACTORS
     hue_map: HueMap = HueMap.WRAPPED
     camera: Camera = field(default_factory=Camera)
-    bodies: tuple[BodyLaw, ...] = field(default_factory=lambda: (_teapot(), _ground()))
-    lights: tuple[LightLaw, ...] = field(default_factory=_lights)
+    objects: tuple[ObjectTemplate, ...] = field(default_factory=lambda: (_teapot(), _ground()))
+    lights: tuple[LightTemplate, ...] = field(default_factory=_lights)
 
     def __post_init__(self) -> None:
-        names = {body.name for body in self.bodies}
-        for light in self.lights:
-            if isinstance(light.target, str) and light.target not in names:
-                raise ValueError(f"light {light.name} is aimed at {light.target!r}; the bodies are {sorted(names)}")
-        laws: list[BodyLaw | LightLaw] = [*self.bodies, *self.lights]
-        used = {parameter for law in laws for parameter in law.parameters if isinstance(parameter, str)}
-        if used != set(self.factors.names):
-            unknown, idle = sorted(used - set(self.factors.names)), sorted(set(self.factors.names) - used)
-            raise ValueError(f"the scene names factors that there are not: {unknown}; and leaves out: {idle}")
+        ranges = {factor.name: factor for factor in self.factors}
+        targets = [template.name for template in self.objects]
+        faults = [
+            *_faults_of_names(self.objects, self.lights, targets),
+            *_faults_of_bindings(self.objects, self.lights, self.factors.names, ranges),
+            *_idle_factors(self.objects, self.lights, self.factors.names),
+        ]
+        if faults:
+            raise ValueError("\n".join(faults))
 
     def with_hue_map(self, hue_map: HueMap | str) -> "World":
         """Return this world with another hue map."""
@@ -355,19 +145,210 @@ class World:
             raise ValueError(f"expected one row of {len(self.factors)} latents, got shape {row.shape}")
         physical = to_physical(check_latents(row[None], self.factors)[0], self.factors)
         values = dict(zip(self.factors.names, physical.tolist(), strict=True))
-        bodies = tuple(law.body(values, self.hue_map) for law in self.bodies)
-        places = {body.name: body.location for body in bodies}
-        lights = tuple(law.light(values, self.hue_map, places) for law in self.lights)
-        return Scene(self.camera, bodies, lights, gamut_checked=self.hue_map.stays_in_gamut)
+        objects = tuple(template.resolve(values, self.hue_map) for template in self.objects)
+        places = {thing.name: thing.location for thing in objects}
+        lights = tuple(template.resolve(values, self.hue_map, places) for template in self.lights)
+        return Scene(self.camera, objects, lights, gamut_checked=self.hue_map.stays_in_gamut)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the world as plain data, for a manifest."""
-        plain: dict[str, Any] = to_json(self)
-        return plain
+        """Return the world as plain data, for a manifest or a file of its own."""
+        return {
+            "factors": self.factors.to_json(),
+            "hue_map": self.hue_map.value,
+            "camera": to_json(self.camera),
+            "bodies": [to_json(_ObjectLayout.of(template)) for template in self.objects],
+            "lights": [to_json(_LightLayout.of(template)) for template in self.lights],
+        }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "World":
-        """Return the world that :meth:`to_json` wrote; ValueError if the data describe none."""
-        if "factors" not in data:
-            raise ValueError(f"world.factors is missing: expected a list of factors, got {', '.join(map(str, data))}")
-        return from_json(cls, data, "world")
+    def from_json(cls, data: Any, where: str = "world") -> "World":
+        """Return the world that :meth:`to_json` wrote.
+
+        Args:
+            data: plain data, as JSON reads it.
+            where: how messages call it.
+
+        Raises:
+            ValueError: all that is wrong with the data, a line for each fault: fields that are missing or unknown,
+                values of another type or out of range, names that occur twice, lights aimed at nothing, and factors
+                that are not there, stand nowhere, or have a range that their place does not take.
+        """
+        layout, faults = parse(_WorldLayout, data, where)
+        if layout is None:
+            raise ValueError("\n".join([*faults, *(f"{where}: {fault}" for fault in _faults_between_parts(data))]))
+        try:
+            return cls(
+                layout.factors,
+                layout.hue_map,
+                layout.camera,
+                tuple(part.template() for part in layout.bodies),
+                tuple(part.template() for part in layout.lights),
+            )
+        except ValueError as error:
+            raise ValueError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from error
+
+    @classmethod
+    def read(cls, path: Path) -> "World":
+        """Read a world from a file of JSON.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ValueError: if it is not JSON, or does not describe a world; a line for each fault.
+        """
+        data = read_file(path, "World().to_json() is one to start from")
+        return cls.from_json(data, str(path))
+
+
+@dataclass(frozen=True)
+class _ObjectLayout:
+    """A template of an object as it stands in JSON."""
+
+    name: str
+    shape: str
+    scale: Bindable
+    paint: HSVColour
+    location: BindableVector = (0.0, 0.0, 0.0)
+    offset: Vector = (0.0, 0.0, 0.0)
+    rotation: BindableVector = (0.0, 0.0, 0.0)
+    material: Material = field(default_factory=Material)
+
+    def __post_init__(self) -> None:
+        self.template()  # says what is wrong while the other parts are still being read
+
+    def template(self) -> ObjectTemplate:
+        return ObjectTemplate(
+            self.name, self.shape, self.scale, self.paint, self.location, self.offset, self.rotation, self.material
+        )
+
+    @classmethod
+    def of(cls, template: ObjectTemplate) -> "_ObjectLayout":
+        return cls(
+            template.name,
+            template.shape,
+            template.scale,
+            template.colour,
+            template.location,
+            template.offset,
+            template.rotation,
+            template.material,
+        )
+
+
+@dataclass(frozen=True)
+class _LightLayout:
+    """A template of a light as it stands in JSON."""
+
+    name: str
+    kind: str
+    power: Bindable
+    size: float
+    location: Orbit | BindableVector
+    target: str | Vector
+    paint: HSVColour = WHITE
+    cone: float | None = None
+    blend: float | None = None
+    draws: int = 1
+
+    def __post_init__(self) -> None:
+        self.template()
+
+    def template(self) -> LightTemplate:
+        lamp = lamp_from_json(self.kind, self.size, self.cone, self.blend)
+        return LightTemplate(self.name, lamp, self.power, self.location, self.target, self.paint, self.draws)
+
+    @classmethod
+    def of(cls, template: LightTemplate) -> "_LightLayout":
+        return cls(
+            name=template.name,
+            power=template.power,
+            location=template.location,
+            target=template.target,
+            paint=template.colour,
+            draws=template.sampling_weight,
+            **lamp_to_json(template.lamp),
+        )
+
+
+@dataclass(frozen=True)
+class _WorldLayout:
+    """A world as it stands in JSON."""
+
+    factors: Factors
+    hue_map: HueMap
+    camera: Camera
+    bodies: tuple[_ObjectLayout, ...]
+    lights: tuple[_LightLayout, ...]
+
+
+def _faults_of_names(
+    objects: Sequence[ObjectTemplate], lights: Sequence[LightTemplate], targets: Sequence[str]
+) -> Iterator[str]:
+    names = Counter([*(template.name for template in objects), *(template.name for template in lights)])
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        yield f"the names of objects and lights are unique, and these are not: {', '.join(twice)}"
+    for light in lights:
+        if isinstance(light.target, str) and light.target not in targets:
+            yield f"light {light.name} is aimed at {light.target!r}; the objects are {', '.join(targets)}"
+
+
+def _bindings(objects: Sequence[ObjectTemplate], lights: Sequence[LightTemplate]) -> Iterator[tuple[str, Binding, str]]:
+    """Yield every number that is bound: what it belongs to, the number, and the factor."""
+    owned = [(f"object {template.name}", template.bindings) for template in objects]
+    owned += [(f"light {template.name}", template.bindings) for template in lights]
+    for owner, bindings in owned:
+        yield from ((owner, binding, binding.factor) for binding in bindings if binding.factor is not None)
+
+
+def _faults_of_bindings(
+    objects: Sequence[ObjectTemplate],
+    lights: Sequence[LightTemplate],
+    names: Collection[str],
+    ranges: Mapping[str, Factor],
+) -> Iterator[str]:
+    for owner, binding, name in _bindings(objects, lights):
+        if name not in names:
+            yield f"{owner}: {binding.what} is bound to {name!r}, which is no factor; they are {', '.join(names)}"
+        elif name in ranges and not all(map(binding.accepts, (ranges[name].low, ranges[name].high))):
+            span = f"{ranges[name].low:g} to {ranges[name].high:g}"
+            yield f"{owner}: {binding.what} is {binding.expected}, but its factor {name!r} goes from {span}"
+
+
+def _idle_factors(
+    objects: Sequence[ObjectTemplate], lights: Sequence[LightTemplate], names: Collection[str]
+) -> Iterator[str]:
+    bound = {name for _, _, name in _bindings(objects, lights)}
+    idle = [name for name in names if name not in bound]
+    if idle:
+        yield f"nothing is bound to {', '.join(idle)}: every factor has to stand somewhere in the scene"
+
+
+def _faults_between_parts(data: Any) -> list[str]:
+    """Return what is wrong between the parts of a world of which some are wrong in themselves.
+
+    Names count although the rest of what they name is wrong, so that no fault is told that comes of another.
+    """
+    lists = {key: _list_of(data, key) for key in ("factors", "bodies", "lights")}
+    names = {
+        key: [item["name"] for item in items if isinstance(item, Mapping) and isinstance(item.get("name"), str)]
+        for key, items in lists.items()
+    }
+    ranges = {factor.name: factor for factor in _sound(Factor, lists["factors"])}
+    objects = [part.template() for part in _sound(_ObjectLayout, lists["bodies"])]
+    lights = [part.template() for part in _sound(_LightLayout, lists["lights"])]
+    faults = [
+        *_faults_of_names(objects, lights, names["bodies"]),
+        *_faults_of_bindings(objects, lights, names["factors"], ranges),
+    ]
+    if len(objects) == len(lists["bodies"]) and len(lights) == len(lists["lights"]):
+        faults += _idle_factors(objects, lights, names["factors"])
+    return faults
+
+
+def _list_of(data: Any, key: str) -> list[Any]:
+    items = data.get(key) if isinstance(data, Mapping) else None
+    return items if isinstance(items, list) else []
+
+
+def _sound(kind: type[T], items: list[Any]) -> list[T]:
+    return [found for item in items if (found := parse(kind, item, "")[0]) is not None]

@@ -7,6 +7,7 @@ its memory, and how it ends. Works with bpy 4.5 and 5.2, and inside the Blender 
 import math
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ sys.argv[:] = _arguments  # bpy replaces them
 
 
 from ident3d.scene.meshes import shape  # noqa: E402
-from ident3d.scene.scene import Body, Camera, Light, LightKind, Material, Scene  # noqa: E402
+from ident3d.scene.scene import AreaLamp, Camera, Light, Material, Scene, SceneObject, SpotLamp, SunLamp  # noqa: E402
 from render.blender.errors import BlenderMissingError, DeviceMissingError  # noqa: E402
 from render.blender.png import pixels_only  # noqa: E402
 from render.blender.quality import GPUS, About, Device, LightChoice, Quality, Settings  # noqa: E402
@@ -86,7 +87,7 @@ class Blender:
         bpy.ops.wm.read_factory_settings(use_empty=True)
         self._scene: Any = bpy.context.scene
         self._plan: object = None
-        self._bodies: dict[str, _BuiltBody] = {}
+        self._objects: dict[str, _BuiltObject] = {}
         self._lights: dict[str, _BuiltLight] = {}
         _set_output(self._scene, self._settings, self._path)
         _set_quality(self._scene, self._settings.quality)
@@ -94,66 +95,77 @@ class Blender:
         return About(bpy.app.version_string, platform.python_version(), device, name)
 
     def _build(self, scene: Scene) -> None:
-        weigh = self._settings.quality.light_choice is LightChoice.DRAWS
+        is_weighted = self._settings.quality.light_choice is LightChoice.WEIGHTED
         self._scene.camera = _new_object(self._scene, "camera", bpy.data.cameras.new("camera"))
-        self._bodies = {body.name: _BuiltBody(self._scene, body) for body in scene.bodies}
+        self._objects = {thing.name: _BuiltObject(self._scene, thing) for thing in scene.objects}
         self._lights = {
-            light.name: _BuiltLight(self._scene, light, light.draws if weigh else 1) for light in scene.lights
+            light.name: _BuiltLight(self._scene, light, light.sampling_weight if is_weighted else 1)
+            for light in scene.lights
         }
         self._plan = _plan(scene)
 
     def _place(self, scene: Scene) -> None:
         _set_camera(self._scene.camera, scene.camera)
-        for body in scene.bodies:
-            self._bodies[body.name].place(body)
+        for thing in scene.objects:
+            self._objects[thing.name].place(thing)
         for light in scene.lights:
             self._lights[light.name].place(light)
 
 
 def _plan(scene: Scene) -> object:
     """Return what of a scene cannot be changed by setting numbers."""
-    bodies = [(body.name, body.shape, body.material) for body in scene.bodies]
-    return bodies, [(light.name, light.kind, light.draws) for light in scene.lights]
+    objects = [(thing.name, thing.shape, thing.material) for thing in scene.objects]
+    return objects, [(light.name, light.lamp.kind, light.sampling_weight) for light in scene.lights]
 
 
-class _BuiltBody:
-    def __init__(self, scene: Any, body: Body) -> None:
-        mesh = shape(body.shape)
-        data = bpy.data.meshes.new(body.name)
+class _BuiltObject:
+    def __init__(self, scene: Any, thing: SceneObject) -> None:
+        mesh = shape(thing.shape)
+        data = bpy.data.meshes.new(thing.name)
         data.from_pydata(mesh.vertices.tolist(), [], [list(face) for face in mesh.faces])
         data.polygons.foreach_set("use_smooth", [mesh.smooth] * len(mesh.faces))
         data.update()
-        self.object = _new_object(scene, body.name, data)
-        material, self.colours = _new_material(body.name, body.material)
+        self.object = _new_object(scene, thing.name, data)
+        material, self.colours = _new_material(thing.name, thing.material)
         data.materials.append(material)
 
-    def place(self, body: Body) -> None:
-        self.object.location = body.location
-        self.object.rotation_euler = body.rotation
-        self.object.scale = (body.scale,) * 3
+    def place(self, thing: SceneObject) -> None:
+        self.object.location = thing.location
+        self.object.rotation_euler = thing.rotation
+        self.object.scale = (thing.scale,) * 3
         for socket in self.colours:
-            socket.default_value = (*body.colour, 1.0)
+            socket.default_value = (*thing.colour, 1.0)
 
 
 class _BuiltLight:
     """A lamp as Blender has it: several at the same place that share its power, if it is to be drawn more often."""
 
     def __init__(self, scene: Any, light: Light, lamps: int) -> None:
-        self.data = bpy.data.lights.new(light.name, light.kind.upper())
+        self.data = bpy.data.lights.new(light.name, light.lamp.kind.upper())
         self.objects = [_new_object(scene, f"{light.name} {i}", self.data) for i in range(lamps)]
 
     def place(self, light: Light) -> None:
         self.data.energy = light.power / len(self.objects)
         self.data.color = light.colour
-        if light.kind is LightKind.SUN:
-            self.data.angle = light.size
-        elif light.kind is LightKind.AREA:
-            self.data.shape, self.data.size = "SQUARE", light.size
-        else:
-            self.data.shadow_soft_size = light.size
-            self.data.spot_size, self.data.spot_blend = light.cone, light.blend
+        _SET_LAMP[type(light.lamp)](self.data, light.lamp)
         for lamp in self.objects:
             _aim(lamp, light.location, light.target)
+
+
+def _set_sun(data: Any, lamp: SunLamp) -> None:
+    data.angle = lamp.diameter_rad
+
+
+def _set_area(data: Any, lamp: AreaLamp) -> None:
+    data.shape, data.size = "SQUARE", lamp.edge
+
+
+def _set_spot(data: Any, lamp: SpotLamp) -> None:
+    data.shadow_soft_size = lamp.radius
+    data.spot_size, data.spot_blend = lamp.cone_rad, lamp.blend
+
+
+_SET_LAMP: dict[type, Callable[[Any, Any], None]] = {SunLamp: _set_sun, AreaLamp: _set_area, SpotLamp: _set_spot}
 
 
 def _new_object(scene: Any, name: str, data: Any) -> Any:
@@ -163,7 +175,7 @@ def _new_object(scene: Any, name: str, data: Any) -> Any:
 
 
 def _new_material(name: str, material: Material) -> tuple[Any, list[Any]]:
-    """Return a new material, and the sockets that take the body's colour."""
+    """Return a new material, and the sockets that take the object's colour."""
     data = bpy.data.materials.new(name)
     if bpy.app.version < (5, 0):
         data.use_nodes = True

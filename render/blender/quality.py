@@ -42,18 +42,18 @@ class DenoiserQuality(StrEnum):
 
 
 class LightChoice(StrEnum):
-    """How a sample chooses the lamp whose light it takes; it takes that of one.
+    """How a sample chooses the light that it takes; it takes one.
 
     Attributes:
-        EQUAL: every lamp with the same probability.
-        DRAWS: in proportion to ``Light.draws``. Where the draws of a scene add up to a power of two,
-            every block of so many samples takes each lamp as often as its draws say: Cycles' sampling pattern
+        EQUAL: every light with the same probability.
+        WEIGHTED: in proportion to ``Light.sampling_weight``. Where the weights of a scene add up to a power of two,
+            every block of so many samples takes each light as often as its weight says: Cycles' sampling pattern
             (Owen-scrambled Sobol) is stratified. What is left of the noise lies at edges and in penumbrae.
         TREE: by the light's estimated effect on the point, with Cycles' light tree.
     """
 
     EQUAL = "equal"
-    DRAWS = "draws"
+    WEIGHTED = "draws"
     TREE = "tree"
 
 
@@ -78,14 +78,14 @@ class Quality:
         name: how the quality is called in a manifest.
         samples: paths a pixel, 1 or more.
         adaptive_threshold: noise at which a pixel gets no more samples; None for the same samples everywhere.
-        light_choice: how a sample chooses its lamp.
+        light_choice: how a sample chooses its light.
         denoiser: settings of the denoiser; None for none.
     """
 
     name: str
     samples: int
     adaptive_threshold: float | None = None
-    light_choice: LightChoice = LightChoice.DRAWS
+    light_choice: LightChoice = LightChoice.WEIGHTED
     denoiser: Denoiser | None = Denoiser()
 
     def __post_init__(self) -> None:
@@ -128,19 +128,19 @@ What the choice rests on, at 224x224: mean and minimum in dB PSNR over the refer
 ``wrapped`` and ``published``, and seconds of one core. What is left of the error lies along the teapot's outline.
 
 =================================================  ====  ====  ====  ====  ====
-12 samples, draws 1, 1, 2 (``standard``)           45.9  44.5  44.8  42.8  0.80
-8 samples, draws 1, 1, 2                           44.7  43.0  43.9  42.1  0.60
-8 samples, draws 3, 1, 4                           45.1  43.5  43.8  41.2  0.61
-12 samples, draws 3, 1, 4                          46.4  45.1  44.7  41.8  0.82
+12 samples, weights 1, 1, 2 (``standard``)         45.9  44.5  44.8  42.8  0.80
+8 samples, weights 1, 1, 2                         44.7  43.0  43.9  42.1  0.60
+8 samples, weights 3, 1, 4                         45.1  43.5  43.8  41.2  0.61
+12 samples, weights 3, 1, 4                        46.4  45.1  44.7  41.8  0.82
 8 samples, light tree                              45.3  43.8  44.1  42.3  0.73
 64 samples, light tree                             50.9  48.9  49.3  47.3  4.51
-8 samples, draws 3, 1, 4, denoiser BALANCED        44.2  42.7              0.52
-8 samples, draws 3, 1, 4, denoiser FAST            43.7  42.2              0.48
+8 samples, weights 3, 1, 4, denoiser BALANCED      44.2  42.7              0.52
+8 samples, weights 3, 1, 4, denoiser FAST          43.7  42.2              0.48
 2 samples, light tree, denoiser FAST (``draft``)   39.2  37.5              0.18
 4 samples, and 16 in the object's bounding square  44.7  43.6  43.8  43.3  0.55
 =================================================  ====  ====  ====  ====  ====
 
-The draws are those of the sun, the area light and the spotlight. The last line needs two renders an image, and leaves
+The weights are those of the sun, the area light and the spotlight. The last line needs two renders an image, and leaves
 a seam. Without effect on the images or the time: next event estimation instead of multiple importance sampling (no
 path goes on after its first hit), static BVH, light sampling threshold 0, blue noise (the default pattern already).
 Worse: guides left out (-1 dB), filtered guides (-0.6 dB), tabulated Sobol (-0.4 dB), other pixel filter widths.

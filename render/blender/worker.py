@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 
 from ident3d.codec import from_json, to_json
 from ident3d.doctor.machine import why_no_bpy
-from ident3d.scene.scene import Scene
 from render.blender.errors import BlenderMissingError, RenderError
 from render.blender.quality import Settings
 
@@ -72,6 +71,8 @@ def _render(settings: Settings, folder: Path, requests: BinaryIO, answers: Binar
         answers.write(GREETING)
         _answer(answers, {"error": type(error).__name__, "message": str(error)})
         return
+    from ident3d.scene.scene import Scene  # its package needs NumPy, which a Python without bpy may lack
+
     answers.write(GREETING)
     _answer(answers, {"about": to_json(blender.about)})
     for line in requests:

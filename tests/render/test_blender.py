@@ -86,8 +86,8 @@ def test_a_pool_renders_the_same_whatever_the_number_of_workers(worker):
 
 def test_a_scene_of_another_make_is_built_and_the_old_one_too(worker):
     before = worker.render(SCENES[0], 3).png
-    bodies = (replace(SCENES[0].bodies[0], shape="plane", scale=3.0), SCENES[0].bodies[1])
-    assert worker.render(replace(SCENES[0], bodies=bodies), 3).png != before
+    objects = (replace(SCENES[0].objects[0], shape="plane", scale=3.0), SCENES[0].objects[1])
+    assert worker.render(replace(SCENES[0], objects=objects), 3).png != before
     assert worker.render(replace(SCENES[0], lights=SCENES[0].lights[:2]), 3).png != before
     dark = worker.render(replace(SCENES[0], lights=()), 3).png
     assert _pixels(dark).max() == 0  # nothing shines but the lamps
@@ -96,8 +96,8 @@ def test_a_scene_of_another_make_is_built_and_the_old_one_too(worker):
 
 def test_y_points_right_and_z_up_in_the_image(worker):
     def middle(location):
-        teapot = replace(SCENES[0].bodies[0], location=location, rotation=(0, 0, 0))
-        shown = _pixels(worker.render(replace(SCENES[0], bodies=(teapot,)), 1).png).sum(axis=2) > 10
+        teapot = replace(SCENES[0].objects[0], location=location, rotation=(0, 0, 0))
+        shown = _pixels(worker.render(replace(SCENES[0], objects=(teapot,)), 1).png).sum(axis=2) > 10
         row, column = np.argwhere(shown).mean(axis=0)
         return row, column
 
@@ -123,10 +123,10 @@ def test_the_published_hue_map_reproduces_its_small_reference():
         assert _psnr(worker.render(WORLD.scene(row), 7).png, reference) < 25
 
 
-def test_a_lamp_that_is_drawn_more_often_shines_no_brighter():
-    scene = replace(SCENES[0], bodies=SCENES[0].bodies[1:])
+def test_a_light_that_is_sampled_more_often_shines_no_brighter():
+    scene = replace(SCENES[0], objects=SCENES[0].objects[1:])
     images = []
-    for choice in (LightChoice.EQUAL, LightChoice.DRAWS):
+    for choice in (LightChoice.EQUAL, LightChoice.WEIGHTED):
         sampler = replace(quality("draft"), samples=64, light_choice=choice, denoiser=None)
         with _worker(Settings(sampler, resolution=16, device=Device.CPU)) as worker:
             images.append(_pixels(worker.render(scene, 1).png))

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ident3d.errors import DatasetError
-from ident3d.scene.world import HueMap, World
+from ident3d.scene.templates import HueMap
+from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
 from render.blender.quality import quality
 from render.dataset.plan import Recipe

@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from ident3d.scene.world import HueMap
+from ident3d.scene.scene import AreaLamp, SpotLamp
+from ident3d.scene.templates import HSVColour, HueMap, LightTemplate, ObjectTemplate, Orbit
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,37 @@ def test_published_map_shows_one_red_for_many_negative_hues_once_negative_channe
 def test_what_is_no_angle_or_no_saturation_is_refused(angle, saturation, value):
     with pytest.raises(ValueError, match=r"finite angle|lie in \[0, 1\]"):
         HueMap.WRAPPED.rgb(angle, saturation, value)
+
+
+def test_every_number_of_a_colour_and_of_an_orbit_may_be_bound():
+    values = {"tint": math.pi / 3, "strength": 0.25, "light": 0.5, "far": 2.0, "up": 7.0}
+    colour = HSVColour("tint", "strength", "light")
+    assert colour.rgb(values, HueMap.WRAPPED) == pytest.approx(colorsys.hsv_to_rgb(1 / 6, 0.25, 0.5))
+    assert Orbit("tint", "far", "up").point(values) == pytest.approx((math.sqrt(3), 1, 7))
+
+
+def test_scale_and_power_may_be_bound():
+    values = {"size": 3.0, "watts": 40.0}
+    slab = ObjectTemplate("slab", "plane", "size", HSVColour(0.0, 0.0))
+    assert slab.resolve(values, HueMap.WRAPPED).scale == 3
+    lamp = LightTemplate("lamp", AreaLamp(1.0), "watts", (0.0, 0.0, 5.0), "slab")
+    assert lamp.resolve(values, HueMap.WRAPPED, {"slab": (0.0, 1.0, 0.0)}).power == 40
+    assert lamp.resolve(values, HueMap.WRAPPED, {"slab": (0.0, 1.0, 0.0)}).target == (0, 1, 0)
+
+
+def test_constants_out_of_their_range_are_all_named():
+    with pytest.raises(ValueError, match=r"saturation is a number in \[0, 1\], not 1\.2, value is .* not -1"):
+        HSVColour("tint", 1.2, -1.0)
+    with pytest.raises(ValueError, match="object slab: scale is a positive number, not 0"):
+        ObjectTemplate("slab", "plane", 0.0, HSVColour(0.0, 0.0))
+    with pytest.raises(ValueError, match=r"object slab: rotation\.y is a finite number, not nan"):
+        ObjectTemplate("slab", "plane", 1.0, HSVColour(0.0, 0.0), rotation=(0.0, math.nan, 0.0))
+    with pytest.raises(ValueError, match=r"light lamp: power is a positive number, not -1.*, target\.z is"):
+        LightTemplate("lamp", AreaLamp(1.0), -1.0, Orbit("turn", 1.0, 1.0), (0.0, 0.0, math.inf))
+    with pytest.raises(ValueError, match="a sampling weight is 1 or larger, not 0"):
+        LightTemplate("lamp", SpotLamp(0.1, 1.0, 0.0), 1.0, (0.0, 0.0, 1.0), "slab", sampling_weight=0)
+
+
+def test_an_unknown_shape_is_refused():
+    with pytest.raises(ValueError, match="unknown shape 'cow'; choose from utah_teapot, plane"):
+        ObjectTemplate("object", "cow", 1.0, HSVColour(0.0, 1.0))

@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ident3d.scene.meshes import SHAPES, bernstein, plane, shape, teapot, welded
+from ident3d.scene.meshes import SHAPES, Mesh, bernstein, plane, shape, teapot, welded
 
 
 def _edges(mesh):
@@ -71,7 +71,7 @@ def test_plane_is_a_unit_square_that_faces_up():
 def test_shapes_by_name():
     assert len(shape("utah_teapot").faces) == 32 * 100
     assert set(SHAPES) == {"utah_teapot", "plane"}
-    with pytest.raises(ValueError, match="no shape 'cow'; there are plane, utah_teapot"):
+    with pytest.raises(ValueError, match="unknown shape 'cow'; choose from utah_teapot, plane"):
         shape("cow")
 
 
@@ -85,3 +85,13 @@ def test_the_teapot_is_turned_by_an_eighth():
     vertices = teapot().vertices
     far = vertices[np.argmax(np.hypot(vertices[:, 0], vertices[:, 1]))]
     assert math.degrees(math.atan2(far[1], far[0])) % 90 == pytest.approx(45, abs=1)
+
+
+def test_a_mesh_with_faces_of_other_vertices_is_refused():
+    corners = plane().vertices
+    with pytest.raises(ValueError, match="three or more vertices, numbered from 0 to 3"):
+        Mesh(corners, ((0, 1, 4),))
+    with pytest.raises(ValueError, match="three or more vertices"):
+        Mesh(corners, ((0, 1),))
+    with pytest.raises(ValueError, match=r"finite vertices of shape \(V, 3\), got shape \(4, 2\)"):
+        Mesh(corners[:, :2], ())
