@@ -22,9 +22,10 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from baselines.synthetic.experiments import Experiment, Power, table1, table2
+from baselines.synthetic.experiments import Experiment, Power
 from baselines.synthetic.networks import draw_weights
 from baselines.synthetic.results import provenance
+from baselines.synthetic.studies.tables import table1, table2
 from baselines.synthetic.training import QUICK, Budget, PairPools, Runs, score_runs
 from ident3d.conditionals import GeneralizedNormal, Laplace, Normal
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from json import loads
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ class Reproduce:
     """Reproduce a table or figure of the papers: latents, a mixing network, an encoder, no images.
 
     What is measured stands beside what the papers report. Results are written as JSON, Markdown and plots; a run that
-    was interrupted goes on where it was, and rows that are done are not trained again.
+    was interrupted is resumed, and rows that are done are not trained again.
 
     Examples:
         python -m baselines reproduce table2 --row 8
@@ -28,8 +28,9 @@ class Reproduce:
         python -m baselines reproduce table1 --row 5 --budget 3600 --json
     """
 
-    study: tyro.conf.Positional[Literal["table1", "table2", "figure2", "aninfonce"]]
-    """Which: Tables 1 and 2 and Figure 2 of Zimmermann et al., or the synthetic experiments of AnInfoNCE."""
+    study: tyro.conf.Positional[str]
+    """table1, table2 or figure2 of Zimmermann et al., aninfonce: the synthetic experiments of AnInfoNCE; or a study of
+    your own as package.module:attribute."""
     row: tuple[int, ...] = ()
     """Rows or points, from 1; all of them if not given."""
     seeds: int = 3
@@ -67,7 +68,7 @@ class Reproduce:
         """Train what is missing, and print the table."""
         import torch
 
-        from baselines.synthetic import Reproduction, parse_budget
+        from baselines.synthetic import STUDIES, parse_budget, reproduce
         from baselines.training.placement import place
 
         if self.seeds < 1:
@@ -76,33 +77,29 @@ class Reproduce:
             raise ValueError(f"seeds are 0 or more, not {self.first_seed}")
         if self.threads > 0:
             torch.set_num_threads(self.threads)
-        budget = parse_budget(self.budget, learns_precision=self.study == "aninfonce")
+        study = STUDIES.find(self.study)
+        budget = parse_budget(self.budget, learns_precision=study.learns_precision)
         budget = budget if self.limit is None else budget.limited(self.limit)
-        dim = budget.dim if self.dim is None else self.dim
-        budget = replace(
-            budget,
-            name=budget.name if dim == budget.dim else f"{budget.name}-{dim}-latents",
-            dim=dim,
-            batch=budget.batch if self.batch_size is None else self.batch_size,
-            learning_rate=budget.learning_rate if self.learning_rate is None else self.learning_rate,
-            scalar_learning_rate=budget.scalar_learning_rate
-            if self.scalar_learning_rate is None
-            else self.scalar_learning_rate,
-            hidden_precision=self.precision or budget.hidden_precision,
+        budget = budget.adjusted(
+            dim=self.dim,
+            batch=self.batch_size,
+            learning_rate=self.learning_rate,
+            scalar_learning_rate=self.scalar_learning_rate,
+            hidden_precision=self.precision,
         )
         with place(self.device) as placement:
-            reproduction = Reproduction(
-                study=self.study,
-                budget=budget,
-                seeds=tuple(range(self.first_seed, self.first_seed + self.seeds)),
-                device=placement.device,
-                results=self.out or Path(__file__).parents[1] / "results" / "synthetic" / budget.name,
+            reproduction = reproduce(
+                study,
+                budget,
+                self.out or Path(__file__).parents[1] / "results" / "synthetic" / budget.name,
                 checkpoints=self.checkpoints,
+                seeds=range(self.first_seed, self.first_seed + self.seeds),
+                numbers=self.row,
                 supervised=self.supervised,
+                device=placement.device,
             )
-            text = reproduction.run(self.row)
         if self.json:
-            write_json(loads((reproduction.results / f"{self.study}.json").read_text(encoding="utf-8")))
+            write_json(loads(reproduction.path.read_text(encoding="utf-8")))
         else:
-            sys.stdout.write(text)
+            sys.stdout.write(reproduction.markdown)
         return EXIT_OK

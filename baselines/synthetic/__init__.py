@@ -1,23 +1,30 @@
 """The papers' controlled experiments: latents, an invertible mixing network, an encoder, and whether it inverts it.
 
-Rows of one's own are a :class:`TableStudy`; ``README.md`` beside this file shows one from beginning to end.
-Conditionals and spaces come from :mod:`ident3d.conditionals` and :mod:`ident3d.spaces`; a loss is a class with
-``label`` and ``loss(dim)`` as in :mod:`baselines.synthetic.experiments`.
+``README.md`` beside this file shows an experiment and a study of one's own from beginning to end. From the bottom up:
+:mod:`~baselines.synthetic.experiments` says what is run, :mod:`~baselines.synthetic.networks` holds the mixing network
+and the encoders, :mod:`~baselines.synthetic.training` the budgets and the training, :mod:`~baselines.synthetic.results`
+what came of it; :mod:`~baselines.synthetic.studies` are the papers' tables and figures, one a file, and
+:func:`~baselines.synthetic.reproduction.reproduce` is what the command calls.
 """
 
-from baselines.synthetic.experiments import Experiment, GenerativeProcess, Row
-from baselines.synthetic.studies import Reproduction, TableStudy
+from baselines.synthetic.experiments import Experiment, GenerativeProcess
+from baselines.synthetic.reproduction import Reproduction, reproduce
+from baselines.synthetic.studies import STUDIES, Study
+from baselines.synthetic.studies.tables import TableRow, TableStudy
 from baselines.synthetic.training import PAPER, QUICK, Budget, parse_budget, train
 
 __all__ = [
     "PAPER",
     "QUICK",
+    "STUDIES",
     "Budget",
     "Experiment",
     "GenerativeProcess",
     "Reproduction",
-    "Row",
+    "Study",
+    "TableRow",
     "TableStudy",
     "parse_budget",
+    "reproduce",
     "train",
 ]

@@ -1,4 +1,11 @@
-"""Train the runs of an experiment within a budget: scored on the way, kept on disk, resumed."""
+"""Train the runs of an experiment side by side within a budget: scored on the way, kept on disk, resumed.
+
+The budgets stand first: what "paper", "quick" and a number of seconds mean. :func:`train` takes one. It moves all runs
+of an experiment as one set of tensors (:class:`Runs`), feeds them from pools of pairs that depend on a run's seed alone
+(:class:`PairPools`), and scores them on latents that no run trains on.
+"""
+
+from __future__ import annotations
 
 import math
 import time
@@ -29,16 +36,24 @@ __all__ = [
     "Budget",
     "HiddenPrecision",
     "PairPools",
-    "Progress",
+    "RunScores",
     "Runs",
-    "Snapshot",
-    "identity_snapshot",
+    "TrainingProgress",
     "load_checkpoint",
     "parse_budget",
     "save_checkpoint",
+    "score_observations",
     "score_runs",
     "train",
 ]
+
+EVALUATION_LATENTS = 4096
+"""Latents of each run that it is scored on."""
+
+_PROTOCOL = "paper"
+_POOL_PAIRS = {"cpu": 2**14, "cuda": 2**19}  # pairs of a run drawn at once: what a cache holds; what keeps a GPU busy
+_SAVE_SECONDS = 60.0
+_WARM_UP_STEPS = 3  # eager steps before a CUDA graph is captured, as torch's documentation asks
 
 HiddenPrecision = Literal["float32", "bfloat16", "auto"]
 
@@ -85,7 +100,31 @@ class Budget:
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} of a budget is positive and finite, not {value}")
 
-    def limited(self, seconds: float) -> "Budget":
+    def adjusted(
+        self,
+        *,
+        dim: int | None = None,
+        batch: int | None = None,
+        learning_rate: float | None = None,
+        scalar_learning_rate: float | None = None,
+        hidden_precision: HiddenPrecision | None = None,
+    ) -> Budget:
+        """Return the same budget with other numbers in place of its own, where they are not None.
+
+        Another number of latents goes into its name.
+        """
+        moved = dim is not None and dim != self.dim
+        return replace(
+            self,
+            name=f"{self.name}-{dim}-latents" if moved else self.name,
+            dim=self.dim if dim is None else dim,
+            batch=self.batch if batch is None else batch,
+            learning_rate=self.learning_rate if learning_rate is None else learning_rate,
+            scalar_learning_rate=self.scalar_learning_rate if scalar_learning_rate is None else scalar_learning_rate,
+            hidden_precision=self.hidden_precision if hidden_precision is None else hidden_precision,
+        )
+
+    def limited(self, seconds: float) -> Budget:
         """Return the same budget with time in place of steps: a beginning of it, seen 40 times on the way.
 
         Args:
@@ -159,8 +198,11 @@ small for so long that the cubed distances of row 2 of Table 2 hardly tell pairs
 QUICK_ANINFONCE = replace(QUICK, scalar_learning_rate=3e-2)
 """The quick budget where Lambda is learned."""
 
-_TIMED = replace(QUICK, dim=10, batch=1024, learning_rate=1e-3, scalar_learning_rate=3e-3, evaluations=40)
-_TIMED_ANINFONCE = replace(_TIMED, scalar_learning_rate=QUICK_ANINFONCE.scalar_learning_rate)
+_SECONDS = replace(QUICK, dim=10, batch=1024, learning_rate=1e-3, scalar_learning_rate=3e-3, evaluations=40)
+
+# Each without and with a learned Lambda.
+_TIMED = (_SECONDS, replace(_SECONDS, scalar_learning_rate=QUICK_ANINFONCE.scalar_learning_rate))
+_NAMED = {"paper": (PAPER, PAPER_ANINFONCE), "quick": (QUICK, QUICK_ANINFONCE)}
 
 
 def parse_budget(text: str, *, learns_precision: bool = False) -> Budget:
@@ -173,25 +215,79 @@ def parse_budget(text: str, *, learns_precision: bool = False) -> Budget:
     Raises:
         ValueError: if it is none of these.
     """
-    if text == "paper":
-        return PAPER_ANINFONCE if learns_precision else PAPER
-    if text == "quick":
-        return QUICK_ANINFONCE if learns_precision else QUICK
+    if text in _NAMED:
+        return _NAMED[text][learns_precision]
     try:
         seconds = float(text)
     except ValueError:
-        raise ValueError(f"a budget is paper, quick or a number of seconds, not {text!r}") from None
-    timed = _TIMED_ANINFONCE if learns_precision else _TIMED
-    return replace(timed, name=f"{seconds:g}s", steps=None, seconds=seconds)
+        raise ValueError(f"a budget is {', '.join(_NAMED)} or a number of seconds, not {text!r}") from None
+    return replace(_TIMED[learns_precision], name=f"{seconds:g}s", steps=None, seconds=seconds)
 
 
-EVALUATION_LATENTS = 4096
-_PROTOCOL = "paper"
+def train(
+    experiment: Experiment,
+    seeds: Sequence[int],
+    budget: Budget,
+    device: torch.device,
+    *,
+    checkpoint: Path | None = None,
+    label: str = "training",
+) -> tuple[RunScores, ...]:
+    """Train one run for each seed, and return how they scored on the way.
+
+    Args:
+        experiment: what is run.
+        seeds: one a run; all different.
+        budget: how long.
+        device: where.
+        checkpoint: a file that the training is kept in, once a minute and at the end, and resumed from; None keeps
+            nothing.
+        label: what stands beside the progress bar.
+
+    Returns:
+        Scores, the first at step 0, the last at the end.
+
+    Raises:
+        ValueError: if there are no seeds, or duplicated ones.
+        Ident3DError: if a run diverges, or the checkpoint is of another training.
+    """
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ValueError(f"expected one or more seeds, all different, not {list(seeds)}")
+    runs, progress = Runs(experiment, seeds, budget, device), TrainingProgress(budget)
+    identity = {"experiment": experiment.description, "seeds": list(seeds), "budget": asdict(budget)}
+    if checkpoint is not None and checkpoint.exists():
+        state = load_checkpoint(checkpoint, identity, device)
+        runs.load(state["runs"])
+        progress.load(state["progress"])
+
+    def keep() -> None:
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, identity, {"runs": runs.state(), "progress": progress.state()})
+
+    steps = max(1, _POOL_PAIRS.get(device.type, _POOL_PAIRS["cuda"]) // budget.batch)
+    pairs = PairPools(experiment, seeds, budget.batch, steps, device)
+    saved = time.monotonic()
+    with tqdm(total=100, desc=label, unit="%", disable=None, leave=False) as bar:
+        while True:
+            share = progress.share
+            if progress.is_due(share):
+                progress.record(_look(runs, progress), share)
+                bar.update(int(100 * share) - bar.n)
+                bar.set_postfix_str(_summary(progress.history[-1]))
+            if share >= 1:
+                break
+            if time.monotonic() - saved > _SAVE_SECONDS:
+                keep()
+                saved = time.monotonic()
+            runs.step(pairs.batch_of(progress.step), budget.rate(share))
+            progress.step += 1
+    keep()
+    return tuple(progress.history)
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What is known of S runs at one step.
+class RunScores:
+    """How well S runs do at one step.
 
     Attributes:
         step: optimiser steps done.
@@ -225,11 +321,18 @@ class Snapshot:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Snapshot":
-        """Return the snapshot of plain data."""
+    def from_json(cls, data: dict[str, Any]) -> RunScores:
+        """Return the scores that :meth:`to_json` gave."""
         nested = {key: _tuples(data[key]) for key in ("r2", "mcc", "precision")}
         loss = tuple(math.nan if value is None else value for value in data["loss"])
         return cls(step=data["step"], seconds=data["seconds"], loss=loss, **nested)
+
+
+def score_observations(experiment: Experiment, seeds: Sequence[int]) -> RunScores:
+    """Return the scores of the observations themselves: how far from the latents the mixing takes them."""
+    latents = _evaluated_latents(experiment, seeds)
+    scores = score_runs(latents, MixingNetwork(seeds, experiment.dim)(latents))
+    return RunScores(0, 0.0, (math.nan,) * len(seeds), **scores)
 
 
 def score_runs(latents: Tensor, embeddings: Tensor) -> dict[str, tuple[tuple[float, ...], ...]]:
@@ -252,151 +355,6 @@ def score_runs(latents: Tensor, embeddings: Tensor) -> dict[str, tuple[tuple[flo
             scores = metric(z, h, factors=factors, protocol=_PROTOCOL)
             found[name].append(tuple(scores.per_factor.values()))
     return {name: tuple(runs) for name, runs in found.items()}
-
-
-def _rounded(values: tuple[float, ...]) -> list[float]:
-    return [round(value, 6) for value in values]
-
-
-def _tuples(data: Any) -> Any:
-    return tuple(_tuples(item) for item in data) if isinstance(data, list) else data
-
-
-class Progress:
-    """Steps and seconds done, what was seen on the way, and when the next look is due.
-
-    Args:
-        budget: what there is to do.
-
-    Attributes:
-        step: optimiser steps done.
-        history: the snapshots so far.
-    """
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.step = 0
-        self.history: list[Snapshot] = []
-        self._looked = -1
-        self._seconds_before = 0.0
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock seconds of the training and its evaluations, those before a resumption included."""
-        return self._seconds_before + time.monotonic() - self._started
-
-    @property
-    def share(self) -> float:
-        """The share of the budget that is used up, from 0 to 1."""
-        if self.budget.steps is not None:
-            return min(1.0, self.step / self.budget.steps)
-        return min(1.0, self.seconds / (self.budget.seconds or 1.0))
-
-    def is_due(self, share: float) -> bool:
-        """Return whether the runs should be scored at this share: at the start, at the end, and evenly between."""
-        return self._interval(share) > self._looked
-
-    def record(self, snapshot: Snapshot, share: float) -> None:
-        """Keep what was seen at this share."""
-        self.history.append(snapshot)
-        self._looked = self._interval(share)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that a resumed training needs, as plain data."""
-        return {
-            "step": self.step,
-            "seconds": self.seconds,
-            "looked": self._looked,
-            "history": [snapshot.to_json() for snapshot in self.history],
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Take up the state of an earlier training."""
-        self.step = state["step"]
-        self.history = [Snapshot.from_json(snapshot) for snapshot in state["history"]]
-        self._looked = state["looked"]
-        self._seconds_before = state["seconds"]
-        self._started = time.monotonic()
-
-    def _interval(self, share: float) -> int:
-        """Return in which of the even intervals between two looks a share lies; rounding moves no look by a step."""
-        return math.floor(share * self.budget.evaluations + 1e-9)
-
-
-def save_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Args:
-        path: the file; its folder is made.
-        identity: what the training is, as plain data: experiment, seeds, budget.
-        state: what it needs to go on: tensors and plain data.
-    """
-    with atomic_file(path) as file:
-        torch.save({"identity": identity, "state": state}, file)
-
-
-def load_checkpoint(path: Path, identity: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Read the state of a checkpoint, without running any code from it.
-
-    Raises:
-        Ident3DError: if it belongs to another training.
-    """
-    held = torch.load(path, map_location=device, weights_only=True)
-    if held["identity"] != identity:
-        raise Ident3DError(
-            f"{path} is the checkpoint of another training: it holds {held['identity']}, and {identity} was asked for; "
-            "remove it, or choose another folder"
-        )
-    state: dict[str, Any] = held["state"]
-    return state
-
-
-class PairPools:
-    """Pools of batches of latents for each of S runs.
-
-    Rejection samplers make a step wait for the device, and many small draws cost more than a large one. So the pairs of
-    many steps are drawn at once, and a step only takes a slice. Pool i of a run depends on (its seed, i) only: runs are
-    the same alone and side by side, and a resumed run goes on where it was.
-
-    Args:
-        experiment: whose pairs they are; for a supervised one only anchors are drawn.
-        seeds: the runs' seeds.
-        batch: pairs in a batch.
-        steps: batches in a pool.
-        device: where they are drawn and kept.
-    """
-
-    def __init__(
-        self, experiment: Experiment, seeds: Sequence[int], batch: int, steps: int, device: torch.device
-    ) -> None:
-        self.experiment = experiment
-        self.seeds = tuple(seeds)
-        self.batch = batch
-        self.steps = steps
-        self.device = device
-        self._held: tuple[int, Tensor] | None = None
-
-    def batch_of(self, step: int) -> Tensor:
-        """Return the (S, V, B, dim) float32 latents of a step: V is 2, anchors and positives, or 1, anchors."""
-        index, offset = divmod(step, self.steps)
-        if self._held is None or self._held[0] != index:
-            self._held = (index, self._draw(index))
-        return self._held[1][offset]
-
-    def _draw(self, index: int) -> Tensor:
-        """Return (steps, S, V, B, dim)."""
-        process, rows = self.experiment.process, self.steps * self.batch
-        draw = process.pairs if self.experiment.objective is not None else process.anchors
-        runs = []
-        for seed in self.seeds:
-            generator = torch_generator(seed, "synthetic/pairs", index, device=self.device)
-            drawn = draw(rows, generator)
-            runs.append(drawn.reshape(self.steps, self.batch, *drawn.shape[1:]).transpose(1, 2))
-        return torch.stack(runs, dim=1).contiguous()
-
-
-_WARM_UP_STEPS = 3  # eager steps before a CUDA graph is captured, as torch's documentation asks
 
 
 class Runs:
@@ -526,15 +484,156 @@ class Runs:
         self._step = replay
 
 
+class PairPools:
+    """Pools of batches of latents for each of S runs.
+
+    Rejection samplers make a step wait for the device, and many small draws cost more than a large one. So the pairs of
+    many steps are drawn at once, and a step only takes a slice. Pool i of a run depends on (its seed, i) only: runs are
+    the same alone and side by side, and a resumed run goes on where it was.
+
+    Args:
+        experiment: whose pairs they are; for a supervised one only anchors are drawn.
+        seeds: the runs' seeds.
+        batch: pairs in a batch.
+        steps: batches in a pool.
+        device: where they are drawn and kept.
+    """
+
+    def __init__(
+        self, experiment: Experiment, seeds: Sequence[int], batch: int, steps: int, device: torch.device
+    ) -> None:
+        self.experiment = experiment
+        self.seeds = tuple(seeds)
+        self.batch = batch
+        self.steps = steps
+        self.device = device
+        self._held: tuple[int, Tensor] | None = None
+
+    def batch_of(self, step: int) -> Tensor:
+        """Return the (S, V, B, dim) float32 latents of a step: V is 2, anchors and positives, or 1, anchors."""
+        index, offset = divmod(step, self.steps)
+        if self._held is None or self._held[0] != index:
+            self._held = (index, self._draw(index))
+        return self._held[1][offset]
+
+    def _draw(self, index: int) -> Tensor:
+        """Return (steps, S, V, B, dim)."""
+        process, rows = self.experiment.process, self.steps * self.batch
+        draw = process.pairs if self.experiment.objective is not None else process.anchors
+        runs = []
+        for seed in self.seeds:
+            generator = torch_generator(seed, "synthetic/pairs", index, device=self.device)
+            drawn = draw(rows, generator)
+            runs.append(drawn.reshape(self.steps, self.batch, *drawn.shape[1:]).transpose(1, 2))
+        return torch.stack(runs, dim=1).contiguous()
+
+
+class TrainingProgress:
+    """Steps and seconds done, what was seen on the way, and when the next look is due.
+
+    Args:
+        budget: what there is to do.
+
+    Attributes:
+        step: optimiser steps done.
+        history: the scores so far.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.step = 0
+        self.history: list[RunScores] = []
+        self._looked = -1
+        self._seconds_before = 0.0
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds of the training and its evaluations, those before a resumption included."""
+        return self._seconds_before + time.monotonic() - self._started
+
+    @property
+    def share(self) -> float:
+        """The share of the budget that is used up, from 0 to 1."""
+        if self.budget.steps is not None:
+            return min(1.0, self.step / self.budget.steps)
+        return min(1.0, self.seconds / (self.budget.seconds or 1.0))
+
+    def is_due(self, share: float) -> bool:
+        """Return whether the runs should be scored at this share: at the start, at the end, and evenly between."""
+        return self._interval(share) > self._looked
+
+    def record(self, scores: RunScores, share: float) -> None:
+        """Keep the scores of this share."""
+        self.history.append(scores)
+        self._looked = self._interval(share)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a resumed training needs, as plain data."""
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "looked": self._looked,
+            "history": [scores.to_json() for scores in self.history],
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up the state of an earlier training."""
+        self.step = state["step"]
+        self.history = [RunScores.from_json(scores) for scores in state["history"]]
+        self._looked = state["looked"]
+        self._seconds_before = state["seconds"]
+        self._started = time.monotonic()
+
+    def _interval(self, share: float) -> int:
+        """Return in which of the even intervals between two looks a share lies; rounding moves no look by a step."""
+        return math.floor(share * self.budget.evaluations + 1e-9)
+
+
+def save_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Args:
+        path: the file; its folder is made.
+        identity: what the training is, as plain data: experiment, seeds, budget.
+        state: what it needs to go on: tensors and plain data.
+    """
+    with atomic_file(path) as file:
+        torch.save({"identity": identity, "state": state}, file)
+
+
+def load_checkpoint(path: Path, identity: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Read the state of a checkpoint, without running any code from it.
+
+    Raises:
+        Ident3DError: if it belongs to another training.
+    """
+    held = torch.load(path, map_location=device, weights_only=True)
+    if held["identity"] != identity:
+        raise Ident3DError(
+            f"{path} is the checkpoint of another training: it holds {held['identity']}, and {identity} was asked for; "
+            "remove it, or choose another folder"
+        )
+    state: dict[str, Any] = held["state"]
+    return state
+
+
+def _look(runs: Runs, progress: TrainingProgress) -> RunScores:
+    try:
+        scores = runs.scores()
+    except ValueError as error:
+        raise Ident3DError(
+            f"a run diverged before step {progress.step} ({error}); a smaller learning rate may help"
+        ) from error
+    return RunScores(progress.step, progress.seconds, runs.last_losses(), **scores, precision=runs.precision())
+
+
+def _summary(scores: RunScores) -> str:
+    return f"R2 {np.mean(scores.mean('r2')):.3f} MCC {np.mean(scores.mean('mcc')):.3f}"
+
+
 def _loss(experiment: Experiment) -> nn.Module:
     return SupervisedMSE() if experiment.objective is None else experiment.objective.loss(experiment.dim)
-
-
-def identity_snapshot(experiment: Experiment, seeds: Sequence[int]) -> Snapshot:
-    """Return the scores of the observations themselves: how far from the latents the mixing takes them."""
-    latents = _evaluated_latents(experiment, seeds)
-    scores = score_runs(latents, MixingNetwork(seeds, experiment.dim)(latents))
-    return Snapshot(0, 0.0, (math.nan,) * len(seeds), **scores)
 
 
 def _evaluated_latents(experiment: Experiment, seeds: Sequence[int]) -> Tensor:
@@ -543,80 +642,9 @@ def _evaluated_latents(experiment: Experiment, seeds: Sequence[int]) -> Tensor:
     return torch.stack([experiment.process.latents(EVALUATION_LATENTS, drawn) for drawn in generators])
 
 
-_POOL_PAIRS = {"cpu": 2**14, "cuda": 2**19}  # pairs of a run drawn at once: what a cache holds; what keeps a GPU busy
-_SAVE_SECONDS = 60.0
+def _rounded(values: tuple[float, ...]) -> list[float]:
+    return [round(value, 6) for value in values]
 
 
-def train(
-    experiment: Experiment,
-    seeds: Sequence[int],
-    budget: Budget,
-    device: torch.device,
-    *,
-    checkpoint: Path | None = None,
-    label: str = "training",
-) -> tuple[Snapshot, ...]:
-    """Train one run for each seed, and return what was seen on the way.
-
-    Args:
-        experiment: what is run.
-        seeds: one a run; all different.
-        budget: how long.
-        device: where.
-        checkpoint: a file that the training is kept in, once a minute and at the end, and resumed from; None keeps
-            nothing.
-        label: what the progress bar says.
-
-    Returns:
-        Snapshots, the first at step 0, the last at the end.
-
-    Raises:
-        ValueError: if seeds are doubled or missing.
-        Ident3DError: if a run diverges, or the checkpoint is of another training.
-    """
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise ValueError(f"expected one or more seeds, all different, not {list(seeds)}")
-    runs, progress = Runs(experiment, seeds, budget, device), Progress(budget)
-    identity = {"experiment": experiment.description, "seeds": list(seeds), "budget": asdict(budget)}
-    if checkpoint is not None and checkpoint.exists():
-        state = load_checkpoint(checkpoint, identity, device)
-        runs.load(state["runs"])
-        progress.load(state["progress"])
-
-    def keep() -> None:
-        if checkpoint is not None:
-            save_checkpoint(checkpoint, identity, {"runs": runs.state(), "progress": progress.state()})
-
-    steps = max(1, _POOL_PAIRS.get(device.type, _POOL_PAIRS["cuda"]) // budget.batch)
-    pairs = PairPools(experiment, seeds, budget.batch, steps, device)
-    saved = time.monotonic()
-    with tqdm(total=100, desc=label, unit="%", disable=None, leave=False) as bar:
-        while True:
-            share = progress.share
-            if progress.is_due(share):
-                progress.record(_look(runs, progress), share)
-                bar.update(int(100 * share) - bar.n)
-                bar.set_postfix_str(_summary(progress.history[-1]))
-            if share >= 1:
-                break
-            if time.monotonic() - saved > _SAVE_SECONDS:
-                keep()
-                saved = time.monotonic()
-            runs.step(pairs.batch_of(progress.step), budget.rate(share))
-            progress.step += 1
-    keep()
-    return tuple(progress.history)
-
-
-def _look(runs: Runs, progress: Progress) -> Snapshot:
-    try:
-        scores = runs.scores()
-    except ValueError as error:
-        raise Ident3DError(
-            f"a run diverged before step {progress.step} ({error}); a smaller learning rate may help"
-        ) from error
-    return Snapshot(progress.step, progress.seconds, runs.last_losses(), **scores, precision=runs.precision())
-
-
-def _summary(snapshot: Snapshot) -> str:
-    return f"R2 {np.mean(snapshot.mean('r2')):.3f} MCC {np.mean(snapshot.mean('mcc')):.3f}"
+def _tuples(data: Any) -> Any:
+    return tuple(_tuples(item) for item in data) if isinstance(data, list) else data

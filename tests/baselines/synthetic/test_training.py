@@ -7,8 +7,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from baselines.losses import InfoNCE
-from baselines.synthetic.experiments import aninfonce_rows, table1, table2
 from baselines.synthetic.networks import MixingNetwork, StackedEncoder
+from baselines.synthetic.studies.aninfonce import aninfonce
+from baselines.synthetic.studies.tables import table1, table2
 from baselines.synthetic.training import (
     PAPER,
     PAPER_ANINFONCE,
@@ -16,8 +17,8 @@ from baselines.synthetic.training import (
     QUICK_ANINFONCE,
     Budget,
     PairPools,
-    Progress,
     Runs,
+    TrainingProgress,
     parse_budget,
     train,
 )
@@ -100,9 +101,9 @@ def test_a_run_is_the_same_alone_and_side_by_side():
     assert both[-1].loss[1] == pytest.approx(alone[-1].loss[0], abs=1e-4)
 
 
-def test_snapshots_are_taken_at_the_start_at_the_end_and_between():
+def test_runs_are_scored_at_the_start_at_the_end_and_between():
     history = train(sphere_row(), (0,), TINY, CPU)
-    assert [snapshot.step for snapshot in history] == [0, 4, 8, 12]
+    assert [scores.step for scores in history] == [0, 4, 8, 12]
 
 
 def test_a_budget_of_seconds_ends():
@@ -116,7 +117,7 @@ class InterruptionError(Exception):
 
 
 def test_an_interrupted_training_goes_on_where_it_was(tmp_path, monkeypatch):
-    experiment = aninfonce_rows(2)[0].experiment
+    experiment = aninfonce(2)[0].experiment
     straight = train(experiment, (0, 1), TINY, CPU)
 
     def step(self, latents, rate, plain=Runs.step):
@@ -132,7 +133,7 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path, monkeypatch):
         with pytest.raises(InterruptionError):
             train(experiment, (0, 1), TINY, CPU, checkpoint=tmp_path / "run.pt")
     resumed = train(experiment, (0, 1), TINY, CPU, checkpoint=tmp_path / "run.pt")
-    assert [snapshot.step for snapshot in resumed] == [0, 4, 8, 12]
+    assert [scores.step for scores in resumed] == [0, 4, 8, 12]
     assert resumed[-1].precision is not None
     assert resumed[-1].precision[1] == pytest.approx(straight[-1].precision[1], abs=1e-5)
     assert resumed[-1].r2[0] == pytest.approx(straight[-1].r2[0], abs=1e-3)
@@ -142,7 +143,7 @@ def test_a_finished_training_is_only_read(tmp_path, monkeypatch):
     first = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "run.pt")
     monkeypatch.setattr(Runs, "step", None)
     again = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "run.pt")
-    assert [snapshot.step for snapshot in again] == [snapshot.step for snapshot in first]
+    assert [scores.step for scores in again] == [scores.step for scores in first]
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
@@ -164,7 +165,7 @@ def test_a_diverged_run_is_named_as_such():
 
 def test_progress_does_not_count_the_time_between_sessions():
     budget = Budget(**{**vars(TINY), "steps": None, "seconds": 10.0})
-    progress = Progress(budget)
+    progress = TrainingProgress(budget)
     progress.load({"step": 5, "seconds": 4.0, "history": [], "looked": 0})
     assert progress.share == pytest.approx(0.4, abs=0.05)
     assert progress.step == 5
@@ -202,7 +203,7 @@ OBJECTIVES = {
     "p = 1 in the box": table2(2)[0].experiment,
     "p = 2": table1(2)[4].experiment,
     "p = 3": table2(2)[6].experiment,
-    "AnInfoNCE": aninfonce_rows(2)[0].experiment,
+    "AnInfoNCE": aninfonce(2)[0].experiment,
 }
 
 
@@ -290,9 +291,7 @@ def test_infonce_inverts_a_process_that_matches_its_assumptions():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(
-    "experiment", [table1(4)[0].experiment, table2(4)[1].experiment, aninfonce_rows(4)[0].experiment]
-)
+@pytest.mark.parametrize("experiment", [table1(4)[0].experiment, table2(4)[1].experiment, aninfonce(4)[0].experiment])
 def test_a_captured_step_trains_like_an_eager_one(experiment, monkeypatch):
     device = torch.device("cuda")
     budget = replace(QUICK, batch=256, steps=20, hidden_precision="float32")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import baselines.synthetic
-from baselines.synthetic import QUICK
+from baselines.synthetic import QUICK, training
 from ident3d.randomness import torch_generator
 
 GUIDE = Path(baselines.synthetic.__file__).parent / "README.md"
@@ -20,9 +20,10 @@ def run(monkeypatch, tmp_path, capsys):
     """Run a program of the guide, in a small budget and a folder of its own; return its names and its output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(baselines.synthetic, "QUICK", TINY)
+    monkeypatch.setitem(training._NAMED, "quick", (TINY, TINY))
 
     def run_program(text):
-        names = {"__name__": "guide"}
+        names = {"__name__": "__main__"}
         exec(compile(text, str(GUIDE), "exec"), names)  # noqa: S102 - the guide's own programs
         return names, capsys.readouterr().out
 
@@ -34,7 +35,7 @@ def test_the_short_program_prints_scores_of_every_run(run):
     assert len(re.findall(r"0\.\d+", out)) == 6
 
 
-def test_a_row_of_ones_own_is_shown_as_one_of_the_papers(run, tmp_path):
+def test_a_study_of_ones_own_is_shown_as_one_of_the_papers(run, tmp_path):
     names, out = run(PROGRAMS[1])
     (line,) = [line for line in out.splitlines() if line.startswith("| 1 ")]
     assert "Ball, UniformBall, Pulled | Unbounded, alignment + uniformity" in line
