@@ -1,41 +1,49 @@
-"""Devices: the one that was asked for, or a word on why it cannot be had."""
+"""Devices of torch: the one that was asked for, or an error that lists those that are available."""
 
 import torch
 
-__all__ = ["named_device", "usable_device"]
+__all__ = ["available_devices", "named_device", "usable_device"]
 
 
 def usable_device(device: torch.device | str) -> torch.device:
     """Return a device that tensors can be put on and read from, with its number where it has one.
 
     Args:
-        device: its name, such as "cpu", "cuda" or "cuda:1", or the device itself.
+        device: its name, such as "cpu", "cuda" or "cuda:1", or the device itself; "auto" is the first CUDA device, and
+            the CPU where there is none.
 
     Raises:
         TypeError: if it is neither a name nor a device.
-        ValueError: if there is no such kind of device, or none here; the message says which there are.
+        ValueError: if the device is unknown, or cannot be used here; the message lists those that can.
     """
     wanted = named_device(device)
     if wanted.type == "meta":
-        raise ValueError(f"tensors on the device 'meta' hold no numbers; {_what_there_is()}")
+        raise ValueError(f"tensors on the device 'meta' hold no numbers; {_available()}")
     try:
         return torch.zeros(1, device=wanted).device
     except (RuntimeError, AssertionError) as error:  # a build of torch without CUDA fails an assertion
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-        raise ValueError(f"the device '{wanted}' cannot be used here ({reason}); {_what_there_is()}") from error
+        raise ValueError(f"the device '{wanted}' cannot be used here ({reason}); {_available()}") from error
 
 
 def named_device(device: torch.device | str) -> torch.device:
     """Return the device of that name, whether or not there is one here; for errors see :func:`usable_device`."""
     if not isinstance(device, torch.device | str):
         raise TypeError(f"a device is a name, such as 'cpu' or 'cuda:1', or a torch.device, not {device!r}")
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.device(device)
     except RuntimeError as error:
-        raise ValueError(f"there is no kind of device called {device!r}; {_what_there_is()}") from error
+        raise ValueError(f"unknown device {device!r}; {_available()}") from error
 
 
-def _what_there_is() -> str:
+def available_devices() -> tuple[str, ...]:
+    """Return the names of the devices that can be used here, the CPU first."""
     names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     names += ["mps"] if torch.backends.mps.is_available() else []
-    return f"what there is here: {', '.join(names)}"
+    return tuple(names)
+
+
+def _available() -> str:
+    return f"available devices: {', '.join(available_devices())}"

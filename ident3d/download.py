@@ -13,6 +13,7 @@ import requests
 from tqdm import tqdm
 
 from ident3d.errors import DatasetError
+from ident3d.files import check_disk_space
 from ident3d.storage.layouts import SAMPLE, splits_of
 from ident3d.storage.published import RAW_LATENTS, PublishedSplit, published_splits
 
@@ -302,9 +303,7 @@ def _install(root: Path, split: str, archive: Path) -> None:
     """Unpack an archive so that its split appears in ``root`` whole, under the split's own name."""
     staging = root / f".{split}.unpacking"
     shutil.rmtree(staging, ignore_errors=True)  # from a run that was interrupted
-    free, needed = shutil.disk_usage(root).free, archive.stat().st_size
-    if free < needed:
-        raise OSError(f"unpacking {archive} takes {needed:,} bytes, but {free:,} are free on the disk of {root}")
+    check_disk_space(root, archive.stat().st_size, f"unpacking {archive}")
     try:
         unpack(archive, staging / "archive")
         found = sorted((staging / "archive").glob(f"**/{RAW_LATENTS}"))
@@ -329,9 +328,5 @@ def _require_space(root: Path, archives: Sequence[Archive], source: str, *, keep
         there = sum(file.stat().st_size for file in files if file.exists())
         needed = max(needed, settled + 2 * size - there)
         settled += (2 if keep_archives else 1) * size - there
-    free = shutil.disk_usage(root).free
-    if free < needed:
-        raise OSError(
-            f"fetching and unpacking {', '.join(archive.name for archive in archives)} takes {needed:,} bytes, but "
-            f"{free:,} are free on the disk of {root}"
-        )
+    names = ", ".join(archive.name for archive in archives)
+    check_disk_space(root, needed, f"fetching and unpacking {names}")

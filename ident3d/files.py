@@ -129,4 +129,4 @@ def check_disk_space(path: Path, needed: float, task: str, advice: str = "free s
     """
     free = shutil.disk_usage(nearest_folder(path)).free
     if free < needed:
-        raise OSError(f"{task} takes about {needed:,.0f} bytes, but {free:,} are free on the disk of {path}: {advice}")
+        raise OSError(f"{task} takes {needed:,.0f} bytes, but {free:,} are free on the disk of {path}: {advice}")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.arguments import as_array
 from ident3d.factors import FACTORS, Factors
 from ident3d.randomness import uniform_rows
 
@@ -32,7 +33,7 @@ def sample_latents(
 
     Raises:
         ValueError: if n, seed or start is negative.
-        TypeError: if n, seed or start is no integer.
+        TypeError: if n, seed or start is not an integer.
     """
     return uniform_rows(n, len(factors), seed, f"latents/{split}", start)
 
@@ -103,12 +104,15 @@ def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDA
     Raises:
         ValueError: if the shape is another, or a value is NaN, infinite or outside [-1, 1]; row and factor are named.
     """
-    array = np.asarray(latents)
-    if array.ndim != 2 or array.shape[1] != len(factors) or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"expected numeric latents of shape (N, {len(factors)}), one column for each of "
-            f"{', '.join(factors.names)}; got shape {array.shape}, dtype {array.dtype}"
-        )
+    expected = (
+        f"expected numeric latents of shape (N, {len(factors)}), one column for each of {', '.join(factors.names)}"
+    )
+    try:
+        array = as_array(latents, "latents")
+    except TypeError as error:
+        raise ValueError(f"{expected}; {error}") from error
+    if array.ndim != 2 or array.shape[1] != len(factors):
+        raise ValueError(f"{expected}; got shape {array.shape}, dtype {array.dtype}")
     check_finite(array, "latents", factors.names)
     outside = np.argwhere(np.abs(array) > 1 + _RANGE_TOLERANCE)
     if len(outside):
@@ -121,7 +125,7 @@ def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDA
 
 
 def _with_columns(values: npt.ArrayLike, factors: Factors) -> npt.NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
+    array = as_array(values, "latents").astype(np.float64, copy=False)
     if array.ndim == 0 or array.shape[-1] != len(factors):
         raise ValueError(f"expected {len(factors)} columns ({', '.join(factors.names)}), got shape {array.shape}")
     return array

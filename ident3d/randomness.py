@@ -24,11 +24,9 @@ _WORDS_PER_BLOCK = 4  # a Philox-4x64 counter step yields four 64-bit words
 
 
 def _digest(seed: int, purpose: str, *index: int) -> bytes:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise TypeError(f"a seed is an integer, not {type(seed).__name__}")
-    if seed < 0 or any(i < 0 for i in index):
-        raise ValueError(f"a seed and an index are 0 or larger, not seed {seed}, index {index}")
-    return hashlib.sha256("/".join([str(int(seed)), purpose, *(str(int(i)) for i in index)]).encode()).digest()
+    numbers = [check_count(number, "an index", 0) for number in index]
+    text = "/".join([str(check_count(seed, "the seed", 0)), purpose, *map(str, numbers)])
+    return hashlib.sha256(text.encode()).digest()
 
 
 def integer_seed(seed: int, purpose: str, index: int, bits: int = 31) -> int:
@@ -66,7 +64,7 @@ def uniform_rows(n: int, width: int, seed: int, purpose: str, start: int = 0) ->
         (n, width) float32.
 
     Raises:
-        TypeError: if one of them is no integer.
+        TypeError: if one of them is not an integer.
         ValueError: if n, start or seed is negative, or width is not positive.
     """
     for what, number, least in (

@@ -4,14 +4,15 @@ Densities on a box and on the unbounded space refer to Lebesgue measure, densiti
 """
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from ident3d.arguments import check_count
 
 __all__ = ["Box", "Space", "Sphere", "Unbounded"]
 
@@ -30,11 +31,7 @@ class Space(ABC):
     dim: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.dim, bool) or not isinstance(self.dim, SupportsIndex):
-            raise TypeError(f"the dimension of a space is an integer, not {self.dim!r}")
-        object.__setattr__(self, "dim", operator.index(self.dim))
-        if self.dim < 1:
-            raise ValueError(f"the dimension of a space is 1 or larger, not {self.dim}")
+        object.__setattr__(self, "dim", check_count(self.dim, "the dimension of a space", 1))
 
     @property
     @abstractmethod

@@ -16,6 +16,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ident3d.device import named_device, usable_device
+
 __all__ = ["JointBatchNorm2d", "Placement", "Precision", "join_batch_norm", "place"]
 
 
@@ -152,24 +154,15 @@ def place(device: str = "auto", precision: Precision = "auto") -> Iterator[Place
 
 
 def _device(name: str, local_rank: int | None) -> torch.device:
-    has_cuda = torch.cuda.is_available()
-    if name == "auto":
-        name = "cuda" if has_cuda else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"a device is auto, cpu, cuda or cuda:N, not {name!r}") from error
-    if device.type == "cpu":
-        return device
-    if device.type != "cuda":
-        raise ValueError(f"a device is auto, cpu, cuda or cuda:N, not {name!r}")
-    if not has_cuda:
-        raise ValueError(f"the device {name} was asked for, and torch sees no CUDA device; choose --device cpu")
-    number = local_rank if local_rank is not None else (device.index or 0)
-    if number >= torch.cuda.device_count():
-        raise ValueError(f"there is no cuda:{number}: torch sees {torch.cuda.device_count()} CUDA devices")
-    torch.cuda.set_device(number)
-    return torch.device("cuda", number)
+    wanted = named_device(name)
+    if wanted.type not in ("cpu", "cuda"):
+        raise ValueError(f"encoders are trained on auto, cpu, cuda or cuda:N, not on {name!r}")
+    if wanted.type == "cuda" and local_rank is not None:
+        wanted = torch.device("cuda", local_rank)
+    device = usable_device(wanted)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
 
 
 def _is_half(device: torch.device, precision: Precision) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.arguments import as_array
 from ident3d.factors import Factor, Factors, resolve_factors
 from ident3d.latents import check_finite
 from ident3d.randomness import generator
@@ -29,7 +30,6 @@ __all__ = [
     "EvaluationProtocol",
     "Halves",
     "Targets",
-    "as_array",
     "as_ids",
     "as_matrix",
     "diagnose",
@@ -260,21 +260,9 @@ class Evaluation:
         return replace(self, targets=targets, embeddings=embeddings, scale=scale * self.scale, fitted=self.fitted[rows])
 
 
-def as_array(values: Any) -> npt.NDArray[Any]:
-    """Return numbers as a numpy array; a torch tensor is detached and brought to the CPU."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        # numpy has no bfloat16
-        values = values.float() if values.dtype.is_floating_point and values.dtype.itemsize < 4 else values
-        return np.asarray(values.numpy())
-    return np.asarray(values)
-
-
 def as_matrix(values: Any, what: str) -> npt.NDArray[Any]:
     """Return real numbers as an array with at least one row and one column; TypeError or ValueError for others."""
-    array = as_array(values)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"{what} must be real numbers, got dtype {array.dtype}")
+    array = as_array(values, what)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"expected {what} of shape (rows, columns) with at least one of each, got shape {array.shape}")
     return array
@@ -284,7 +272,7 @@ def as_ids(ids: Any, rows: int) -> npt.NDArray[np.integer[Any]]:
     """Return the ids of so many rows, their numbers where None; TypeError or ValueError for others."""
     if ids is None:
         return np.arange(rows)
-    array = as_array(ids)
+    array = as_array(ids, "ids")
     if array.dtype.kind not in "iu":
         raise TypeError(f"ids must be integers, got dtype {array.dtype}")
     if array.shape != (rows,):

@@ -171,12 +171,12 @@ def realised_conditional(
             more than 1.5 times as large.
 
     Raises:
-        TypeError: if conditional or index are none, or seed or draws no integer.
+        TypeError: if conditional or index are of another type, or seed or draws are not integers.
         ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
             latents, seed is negative, or draws is below 2.
     """
     check_conditional(conditional)
-    check_count(seed, "a seed", 0)
+    check_count(seed, "the seed", 0)
     check_count(draws, "the number of draws", 2)  # a standard deviation takes two
     stored = as_numbers(latents, "latents").cpu()
     stored = stored if stored.is_floating_point() else stored.float()

@@ -230,7 +230,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
         device: where batches are made.
 
     Raises:
-        TypeError: if the dataset is none, the transform no function, or batch size or seed no integer.
+        TypeError: if dataset or transform are of another type, or batch size or seed are not integers.
         ValueError: if the dataset is empty, the batch size is not positive, or the seed is negative.
     """
 
@@ -239,7 +239,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
     ) -> None:
         check_data(data)
         check_count(batch_size, "batch_size", 1)
-        check_count(seed, "a seed", 0)
+        check_count(seed, "the seed", 0)
         if transform is not None and not callable(transform):
             raise TypeError(f"a transform is a function of (B, 3, H, W) uint8 images, not {transform!r}")
         self.data = data
@@ -269,7 +269,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
     def from_step(self, step: int) -> Self:
         """Return this stream, starting at ``step``: what a training run resumes with after ``step`` steps."""
-        check_count(step, "a step", 0)
+        check_count(step, "the step", 0)
         return self._with(_step=step)
 
     def shard(self, rank: int, world_size: int) -> Self:
@@ -317,7 +317,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
             multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or None for the default.
 
         Raises:
-            TypeError: if a count is no integer.
+            TypeError: if a count is not an integer.
             ValueError: if a count is too small, or images are on a GPU and workers are asked for: they would not
                 share it.
         """

@@ -15,8 +15,9 @@ import numpy as np
 from filelock import FileLock
 from tqdm import tqdm
 
+from ident3d.arguments import check_count
 from ident3d.errors import DatasetError
-from ident3d.files import sha256_of
+from ident3d.files import check_disk_space, sha256_of
 from ident3d.latents import to_physical
 from ident3d.storage.card import write_card
 from ident3d.storage.decoded import (
@@ -280,10 +281,7 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
     """
     if to not in LAYOUTS:
         raise ValueError(f"expected one of the layouts {', '.join(_READ_FROM)}, not {to!r}")
-    if isinstance(rows_per_shard, bool) or not isinstance(rows_per_shard, int):
-        raise TypeError(f"the number of rows in a shard is an integer, not {rows_per_shard!r}")
-    if rows_per_shard < 1:
-        raise ValueError(f"a shard holds one row or more, not {rows_per_shard}")
+    check_count(rows_per_shard, "the number of rows in a shard", 1)
     folder, target = resolve_root(root), Path(out).expanduser().absolute()
     source = _open(folder, to)
     place = _place(folder, target, to)
@@ -310,7 +308,7 @@ def _write(source: Source, place: Path, to: Target, rows_per_shard: int) -> None
     }
     images = source.rows * (2 if source.has_positives and to != "published" else 1)
     if to == "decoded":
-        _require_space(place.parent, images * 3 * source.manifest.resolution**2)
+        check_disk_space(place.parent, images * 3 * source.manifest.resolution**2, "decoding the images")
     with tqdm(total=images, unit=" images", desc=f"converting to {to}", disable=None) as bar:
         _make(place, lambda folder: writers[to](source, folder, bar.update))
 
@@ -385,11 +383,3 @@ def _has_cache(source: Source, folder: Path, target: Path) -> bool:
             f"{target / CACHE_FOLDER} is a cache of something else: give another folder, or remove it first"
         )
     return False
-
-
-def _require_space(target: Path, needed: int) -> None:
-    """Raise OSError where the disk that ``target`` lies on, or will lie on, has less than ``needed`` bytes free."""
-    there = next(folder for folder in (target, *target.resolve().parents) if folder.exists())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise OSError(f"the decoded images take {needed:,} bytes, but {free:,} are free on the disk of {there}")

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d import codec
+from ident3d.arguments import as_array
 from ident3d.codec import parse, to_json
 from ident3d.errors import SubmissionError
 from ident3d.files import atomic_file
-from ident3d.metrics.evaluation import as_array
 from ident3d.submission.archive import (
     DOCUMENT,
     IDS,
@@ -205,7 +205,10 @@ def _array_faults(arrays: dict[str, npt.NDArray[Any]], metadata: Metadata | None
 
 
 def _as(values: Any, kind: type[np.generic], name: str) -> npt.NDArray[Any]:
-    array = as_array(values)
+    try:
+        array = as_array(values, name)
+    except (TypeError, ValueError) as error:
+        raise SubmissionError(str(error)) from error
     ndim = 1 if kind is np.int64 else 2
     accepted = "iu" if kind is np.int64 else "f"
     if array.dtype.kind not in accepted or array.ndim != ndim or 0 in array.shape:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -13,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from ident3d.errors import DatasetError
-from ident3d.files import remove_unfinished, sha256_of, write_text
+from ident3d.files import nearest_folder, remove_unfinished, sha256_of, write_text
 from ident3d.storage.card import write_card
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
 from ident3d.storage.native import DATA_FOLDER, ShardRows, write_shard
 from render.dataset.journal import Entry, Journal
 from render.dataset.plan import Plan, Shard
 
-__all__ = ["WORKSHOP", "Assembly", "check_space", "check_writable", "image_bytes", "started"]
+__all__ = ["WORKSHOP", "Assembly", "check_writable", "image_bytes", "started"]
 
 WORKSHOP = ".render"
 """The folder inside a dataset's own that holds what is known of finished and unfinished shards."""
@@ -56,22 +55,12 @@ def started(root: Path) -> Manifest | None:
 
 def check_writable(root: Path) -> None:
     """Raise OSError unless files can be made in ``root``, or the folder itself can be made."""
-    folder = _existing(root)
+    folder = nearest_folder(root)
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"ident3d")
     except OSError as error:
         raise OSError(error.errno, f"no files can be written there: {error.strerror}", str(folder)) from error
-
-
-def check_space(root: Path, needed: int) -> None:
-    """Raise OSError if the disk that ``root`` lies on has fewer than ``needed`` free bytes."""
-    free = shutil.disk_usage(_existing(root)).free
-    if free < needed:
-        raise OSError(
-            f"the disk of {root} has {free / 1e9:.3g} GB free, and about {needed / 1e9:.3g} GB are needed: free some, "
-            "choose another folder, or render fewer or smaller images"
-        )
 
 
 def image_bytes(resolution: int) -> float:
@@ -93,13 +82,6 @@ def _manifest(root: Path) -> Manifest:
             f"{error}. Delete that file and run the command with which the dataset was begun: the shards that are "
             "there are kept, and the manifest is written again"
         ) from error
-
-
-def _existing(root: Path) -> Path:
-    folder = root.absolute()
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
 
 
 _LOG = logging.getLogger("ident3d.render")

@@ -71,7 +71,7 @@ class Part:
 
         Raises:
             ValueError: if the ids are unevenly spaced (``--array=1,3,7``), so that the id does not tell which of the
-                tasks this is, or the variables are no integers.
+                tasks this is, or the variables are not integers.
         """
         if _ID not in environment:
             return None

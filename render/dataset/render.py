@@ -12,11 +12,12 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from ident3d.errors import DatasetError
+from ident3d.files import check_disk_space
 from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
 from render.blender.pool import Job, Pool
 from render.blender.quality import About
-from render.dataset.folder import Assembly, check_space, check_writable, image_bytes, started
+from render.dataset.folder import Assembly, check_writable, image_bytes, started
 from render.dataset.journal import Entry, Journal, JournalBusyError
 from render.dataset.plan import ImageId, Part, Plan, Shard, series_of
 
@@ -213,7 +214,9 @@ def produce(root: Path, plan: Plan, part: Part, pool: Pool) -> Production:
         unfinished = assembly.unfinished(shards)
         if not unfinished:
             return Production(assembly.compose(), Outcome(), 0.0)
-    check_space(root, int(plan.images(unfinished) * image_bytes(plan.manifest.resolution) * _SPACE_MARGIN))
+    needed = plan.images(unfinished) * image_bytes(plan.manifest.resolution) * _SPACE_MARGIN
+    advice = "free some, choose another folder, or render fewer or smaller images"
+    check_disk_space(root, needed, f"rendering {plan.images(unfinished):,} images", advice)
     with pool:
         plan = _for_blender(plan, pool.about)
         assembly = Assembly(root, plan)

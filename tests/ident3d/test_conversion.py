@@ -325,14 +325,14 @@ def test_arguments_that_cannot_be_right(native, tmp_path):
         convert(tmp_path / "empty", tmp_path / "out", "native")
     with pytest.raises(ValueError, match="expected one of the layouts native, published, decoded, not 'zip'"):
         convert(native.root, tmp_path / "out", "zip")
-    with pytest.raises(ValueError, match="a shard holds one row or more, not 0"):
+    with pytest.raises(ValueError, match="the number of rows in a shard is 1 or larger, not 0"):
         convert(native.root, tmp_path / "out", "native", rows_per_shard=0)
 
 
 def test_a_disk_that_is_too_small_for_the_cache(native, tmp_path, monkeypatch):
     needed = 79 * 8 * 8 * 3
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=needed - 1))
-    with pytest.raises(OSError, match=f"take {needed:,} bytes, but {needed - 1:,} are free"):
+    with pytest.raises(OSError, match=f"decoding the images takes {needed:,} bytes, but {needed - 1:,} are free"):
         convert(native.root, tmp_path / "out", "decoded")
 
 

@@ -11,22 +11,22 @@ from ident3d.conditionals.information import mutual_information_per_factor
 
 @pytest.mark.parametrize("number", [3, np.int8(3), torch.tensor(3), 2**70])
 def test_integers_of_every_kind_are_counts(number):
-    check_count(number, "a step", 3)
-    with pytest.raises(ValueError, match=f"a step is {2**80} or larger, not"):
-        check_count(number, "a step", 2**80)
+    check_count(number, "the step", 3)
+    with pytest.raises(ValueError, match=f"the step is {2**80} or larger, not"):
+        check_count(number, "the step", 2**80)
 
 
 @pytest.mark.parametrize("number", [3.0, "3", None, True, torch.tensor(3.5), np.zeros(2), [3]])
 def test_what_is_no_integer_is_no_count(number):
-    with pytest.raises(TypeError, match="a step is an integer, not"):
-        check_count(number, "a step", 0)
+    with pytest.raises(TypeError, match=r"the step .* is not an integer"):
+        check_count(number, "the step", 0)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sample_latents(1.5), "the number of rows is an integer, not 1.5"),
-        (lambda: sample_latents(3, start=0.5), "the first row is an integer, not 0.5"),
+        (lambda: sample_latents(1.5), "the number of rows 1.5 is not an integer"),
+        (lambda: sample_latents(3, start=0.5), "the first row 0.5 is not an integer"),
         (lambda: Factor("size", "object", "a", 1.0, "bu"), "numbers for low, high and period, not Factor.*low='a'"),
         (lambda: Factor("size", "object", 0.0, 1.0, "rad", "a"), "numbers for low, high and period, not Factor"),
         (lambda: Factor("", "object", 0.0, 1.0, "rad"), "a factor with a name"),
@@ -37,9 +37,12 @@ def test_what_is_no_integer_is_no_count(number):
         (lambda: Sphere(3, "a"), "the radius of a sphere is a number, not 'a'"),
         (lambda: Product(5), "a conditional for each factor, group or tuple of columns, not 5"),
         (lambda: Product([Normal(1.0)]), "a conditional for each factor, group or tuple of columns, not"),
-        (lambda: Marginal().sample(1.5, Box(3), torch.Generator()), "the number of latents is an integer"),
+        (lambda: Marginal().sample(1.5, Box(3), torch.Generator()), "the number of latents .* is not an integer"),
         (lambda: Marginal().sample(3, Box(3), torch.Generator(), float), "a floating-point dtype, not"),
-        (lambda: Marginal().distance_to_uniform(Box(3), torch.Generator(), 2.5), "the number of draws is an integer"),
+        (
+            lambda: Marginal().distance_to_uniform(Box(3), torch.Generator(), 2.5),
+            "the number of draws 2.5 is not",
+        ),
         (lambda: true_mutual_information("normal(1)", Box(3)), "expected a conditional, .* not 'normal"),
         (lambda: mutual_information_per_factor("normal(1)", Box(3)), "expected a conditional, .* not 'normal"),
     ],

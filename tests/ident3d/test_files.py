@@ -1,10 +1,12 @@
-"""Files that are either whole or not there."""
+"""Files, written whole or not at all, and disks with room for them."""
 
 import hashlib
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from ident3d.files import atomic_file, remove_unfinished, sha256_of, write_bytes, write_text
+from ident3d.files import atomic_file, check_disk_space, remove_unfinished, sha256_of, write_bytes, write_text
 
 
 def test_a_written_file_has_its_bytes_and_leaves_no_neighbour(tmp_path):
@@ -53,3 +55,13 @@ def test_the_checksum_is_that_of_the_bytes(tmp_path):
 def _write_half(file):
     file.write(b"half of the new")
     raise RuntimeError("in the middle")
+
+
+def test_a_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "new" / "folder"  # neither is there yet
+    check_disk_space(folder, 1000, "unpacking x.zip")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=999 if path == tmp_path else 0))
+    with pytest.raises(
+        OSError, match=r"unpacking x\.zip takes 1,000 bytes, but 999 are free on the disk of .*new.folder: free some"
+    ):
+        check_disk_space(folder, 1000, "unpacking x.zip")

@@ -49,10 +49,10 @@ def test_other_factors_have_other_widths():
     ("arguments", "error", "message"),
     [
         ({"n": -1}, ValueError, "the number of rows is 0 or larger, not -1"),
-        ({"n": 1, "seed": -1}, ValueError, "seed -1"),
+        ({"n": 1, "seed": -1}, ValueError, "the seed is 0 or larger, not -1"),
         ({"n": 1, "start": -1}, ValueError, "the first row is 0 or larger, not -1"),
-        ({"n": 1, "seed": 0.5}, TypeError, "a seed is an integer, not float"),
-        ({"n": 1, "seed": True}, TypeError, "a seed is an integer, not bool"),
+        ({"n": 1, "seed": 0.5}, TypeError, "the seed 0.5 is not an integer"),
+        ({"n": 1, "seed": True}, TypeError, "the seed True is not an integer"),
     ],
 )
 def test_arguments_that_cannot_be_right(arguments, error, message):

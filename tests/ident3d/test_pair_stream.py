@@ -247,7 +247,7 @@ def test_three_lines_serve_pairs_of_the_sample():
 
 @pytest.mark.parametrize("device", ["meta", "gpu", "cuda:7"])
 def test_a_device_that_is_not_there(device):
-    with pytest.raises(ValueError, match="what there is here: cpu"):
+    with pytest.raises(ValueError, match="available devices: cpu"):
         matched().on_device(device)
 
 
@@ -279,10 +279,10 @@ def test_a_dataset_whose_parts_disagree_is_refused():
     [
         ({"batch_size": 0}, ValueError, "batch_size is 1 or larger, not 0"),
         ({"batch_size": -3}, ValueError, "batch_size is 1 or larger, not -3"),
-        ({"batch_size": True}, TypeError, "batch_size is an integer, not True"),
-        ({"batch_size": torch.tensor(2.5)}, TypeError, "batch_size is an integer"),
-        ({"seed": -1}, ValueError, "a seed is 0 or larger, not -1"),
-        ({"seed": 1.5}, TypeError, "a seed is an integer, not 1.5"),
+        ({"batch_size": True}, TypeError, "batch_size True is not an integer"),
+        ({"batch_size": torch.tensor(2.5)}, TypeError, "batch_size .* is not an integer"),
+        ({"seed": -1}, ValueError, "the seed is 0 or larger, not -1"),
+        ({"seed": 1.5}, TypeError, "the seed 1.5 is not an integer"),
         ({"index": 5}, TypeError, "an index is a PairIndex of the dataset's latents, .* not 5"),
         ({"index": "exact"}, TypeError, "not 'exact'"),
         ({"transform": "normalise"}, TypeError, "a transform is a function"),
@@ -299,11 +299,11 @@ def test_unusable_requests_are_refused(stream):
     for request in (stream.batch, stream.match, stream.from_step):
         with pytest.raises(ValueError, match="is 0 or larger, not -1"):
             request(-1)
-        with pytest.raises(TypeError, match=r"is an integer, not 1\.5"):
+        with pytest.raises(TypeError, match=r" 1\.5 is not an integer"):
             request(1.5)
     with pytest.raises(ValueError, match="num_workers is 0 or larger, not -2"):
         stream.loader(-2)
-    with pytest.raises(TypeError, match=r"num_workers is an integer, not 1\.5"):
+    with pytest.raises(TypeError, match=r"num_workers 1\.5 is not an integer"):
         stream.loader(1.5)
     with pytest.raises(ValueError, match="prefetch_factor is 1 or larger, not 0"):
         stream.loader(1, prefetch_factor=0)
@@ -322,7 +322,7 @@ def test_unusable_arguments_are_refused():
         PositivePairs(DATA, "normal(sigma=0.1)")
     with pytest.raises(ValueError, match="batch_size is 1 or larger"):
         matched(batch_size=0)
-    with pytest.raises(TypeError, match="batch_size is an integer"):
+    with pytest.raises(TypeError, match=r"batch_size .* is not an integer"):
         matched(batch_size=1.5)
     with pytest.raises(ValueError, match="0 or larger"):
         matched(seed=-1)
@@ -336,7 +336,7 @@ def test_unusable_arguments_are_refused():
         PositivePairs(DATA, VonMisesFisher(10.0), space=Sphere(10))
     with pytest.raises(ValueError, match=r"rank is in \[0, 2\)"):
         matched().shard(2, 2)
-    with pytest.raises(ValueError, match="a step is 0 or larger"):
+    with pytest.raises(ValueError, match="the step is 0 or larger"):
         matched().from_step(-1)
     with pytest.raises(ValueError, match="number of a batch is 0 or larger"):
         matched().batch(-1)

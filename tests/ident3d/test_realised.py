@@ -176,11 +176,11 @@ def test_latents_of_any_kind_are_taken(convert):
     ("changes", "error", "message"),
     [
         ({"conditional": "normal(sigma=0.1)"}, TypeError, r"not 'normal\(sigma=0.1\)'; .*parse reads one from text"),
-        ({"latents": "sample"}, TypeError, "latents are an array"),
+        ({"latents": "sample"}, TypeError, "latents must be an array"),
         ({"index": 5}, TypeError, "an index is a PairIndex of the dataset's latents"),
         ({"index": PairIndex(latents(20))}, ValueError, "holds 20 rows of 10, the dataset 50 of 10"),
-        ({"draws": 2.5}, TypeError, "number of draws is an integer"),
-        ({"seed": -1}, ValueError, "a seed is 0 or larger, not -1"),
+        ({"draws": 2.5}, TypeError, "number of draws .* is not an integer"),
+        ({"seed": -1}, ValueError, "the seed is 0 or larger, not -1"),
         ({"latents": 3 * latents(50)}, ValueError, "the latents of the dataset must lie in Box"),
     ],
 )

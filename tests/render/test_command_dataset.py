@@ -209,7 +209,7 @@ def test_another_python_renders_the_same_files(tmp_path, rendered_files):
         (("--latents", "nowhere.npy"), 2, "nowhere.npy"),
         (("--blender", "nowhere/python"), 2, "nowhere/python"),
         (("--device", "metal"), 1, "metal"),
-        (("--train", "400000", "--resolution", "8000"), 1, "GB are needed"),
+        (("--train", "400000", "--resolution", "8000"), 1, "bytes, but"),
         (("--train", "2000000000"), 2, "400,000,000 shards are more than"),
     ],
 )

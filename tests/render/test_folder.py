@@ -7,7 +7,7 @@ import pytest
 
 from ident3d.errors import DatasetError
 from render.dataset import folder
-from render.dataset.folder import check_space, check_writable, image_bytes, started
+from render.dataset.folder import check_writable, image_bytes, started
 from tests.render.fake_renderer import small_plan
 
 
@@ -47,12 +47,6 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(folder.tempfile, "TemporaryFile", refused)
     with pytest.raises(OSError, match=f"no files can be written there: Permission denied: '{tmp_path}'"):
         check_writable(tmp_path / "new" / "folder")
-
-
-def test_a_disk_that_is_too_small_is_refused(tmp_path):
-    check_space(tmp_path / "new", 1000)
-    with pytest.raises(OSError, match=r"about 1e\+09 GB are needed: free some"):
-        check_space(tmp_path / "new", 10**18)
 
 
 @pytest.mark.parametrize(("resolution", "expected"), [(32, 1580), (64, 4690), (128, 14_080), (224, 34_720)])

@@ -71,7 +71,7 @@ def test_refused(changes, message):
 
 def test_kinds_that_are_refused():
     x = np.zeros((100, 2))
-    with pytest.raises(TypeError, match="embeddings must be real numbers, got dtype complex128"):
+    with pytest.raises(TypeError, match=r"embeddings must be real numbers, not .* dtype complex128"):
         metrics.information(x + 1j, x)
     with pytest.raises(TypeError, match="ids must be integers, got dtype float64"):
         metrics.information(x, x, np.arange(100.0))
