@@ -1,6 +1,6 @@
 """The errors that ident3d raises beside Python's own ValueError, TypeError and FileNotFoundError."""
 
-__all__ = ["DatasetError", "Ident3DError", "MissingDependencyError", "SubmissionError"]
+__all__ = ["DatasetError", "EncoderError", "Ident3DError", "MissingDependencyError", "SubmissionError"]
 
 
 class Ident3DError(Exception):
@@ -9,6 +9,10 @@ class Ident3DError(Exception):
 
 class DatasetError(Ident3DError):
     """A dataset on disk is damaged, incomplete, or not one that ident3d can read."""
+
+
+class EncoderError(Ident3DError):
+    """An encoder cannot be loaded, or does not map images to embeddings."""
 
 
 class SubmissionError(Ident3DError):

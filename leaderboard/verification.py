@@ -1,23 +1,16 @@
 """Verification: a maintainer runs an entry's encoder on the track's split and on a sealed one.
 
-The encoder is an ONNX graph: float32 images (B, 3, H, W) in [0, 1], RGB, to float32 embeddings (B, d). It is data,
-not code: no operators beside ONNX's own are registered, and it cannot bring in another file. Whatever it does to the
-images before its first layer is part of the graph. ONNX is the only format, because a file of weights alone would
-need the definition of its network here, beside the one that it was trained with.
+The encoder is one ONNX file, see :class:`ident3d.embedding.OnnxEncoder`. That is the only format, because a file of
+weights alone would need the definition of its network here, beside the one that it was trained with.
 """
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from ident3d.errors import Ident3DError, MissingDependencyError
+from ident3d.embedding import OnnxEncoder, embed
+from ident3d.errors import Ident3DError
 from ident3d.metrics import affine_r2
 from leaderboard.entry import Entry, Kind, Verification
 from leaderboard.tracks import Track
@@ -25,86 +18,11 @@ from leaderboard.tracks import Track
 if TYPE_CHECKING:
     from ident3d.dataset import ThreeDIdent
 
-__all__ = ["OnnxEncoder", "VerificationError", "embed", "verify"]
-
-_MAX_BYTES = 2 << 30  # what a single ONNX file can hold
-_BATCH = 128
+__all__ = ["VerificationError", "verify"]
 
 
 class VerificationError(Ident3DError):
     """An entry cannot be verified: the encoder, the datasets and the entry do not belong together."""
-
-
-class OnnxEncoder:
-    """An encoder in a single ONNX file, run on the CPU.
-
-    Args:
-        path: the file.
-        threads: number of threads; 0 for one a core.
-
-    Attributes:
-        sha256: checksum of the file.
-
-    Raises:
-        VerificationError: if it is no ONNX graph with one input and one output of the right kind.
-        MissingDependencyError: if onnxruntime is not installed.
-    """
-
-    def __init__(self, path: Path, threads: int = 0) -> None:
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise MissingDependencyError("onnxruntime", "run an ONNX encoder", "leaderboard") from error
-        size = path.stat().st_size
-        if size > _MAX_BYTES:
-            raise VerificationError(f"{path} has {size} bytes; at most {_MAX_BYTES} are loaded")
-        content = path.read_bytes()
-        self.sha256 = hashlib.sha256(content).hexdigest()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 4  # what is wrong is raised, and need not be printed too
-        try:
-            with tempfile.TemporaryDirectory() as nothing:  # where weights in other files would be looked for
-                options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
-                self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's errors share no other base
-            raise VerificationError(
-                f"{path} cannot be loaded as an ONNX graph; torch.onnx.export writes one, and for the encoders of this "
-                f"repository python -m baselines export ({error})"
-            ) from error
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        if len(inputs) != 1 or len(outputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
-            raise VerificationError(
-                f"{path}: expected one float32 input (B, 3, H, W) and one output (B, d), got inputs "
-                f"{[(i.name, i.type, i.shape) for i in inputs]} and {len(outputs)} outputs"
-            )
-        self._input = inputs[0].name
-
-    def __call__(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """Embed (B, H, W, 3) uint8 images.
-
-        Raises:
-            VerificationError: if the graph cannot take them, or gives something else than (B, d) finite numbers.
-        """
-        batch = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
-        try:
-            (found,) = self._session.run(None, {self._input: batch})
-        except Exception as error:  # onnxruntime's errors share no other base
-            raise VerificationError(f"the encoder does not take images of shape {batch.shape}: {error}") from error
-        embeddings: npt.NDArray[Any] = np.asarray(found)
-        if embeddings.ndim != 2 or len(embeddings) != len(batch) or not np.isfinite(embeddings).all():
-            raise VerificationError(
-                f"the encoder gives shape {embeddings.shape} for {len(batch)} images, or numbers that are not "
-                "finite; expected finite (B, d)"
-            )
-        return embeddings.astype(np.float32)
-
-
-def embed(encoder: OnnxEncoder, data: ThreeDIdent) -> npt.NDArray[np.float32]:
-    """Return the (N, d) embeddings of a split."""
-    starts = range(0, len(data), _BATCH)
-    rows = (np.arange(start, min(start + _BATCH, len(data))) for start in starts)
-    return np.concatenate([encoder(data.pixels(batch).numpy()) for batch in rows])
 
 
 def verify(

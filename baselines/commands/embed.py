@@ -79,17 +79,15 @@ class Embed:
 
     def run(self) -> int:
         """Embed and write."""
-        import torch
-
-        from baselines.training.evaluation import embed_images
         from baselines.training.placement import place
         from ident3d import Submission, ThreeDIdent
+        from ident3d.embedding import embed
 
         self._check()
         data = ThreeDIdent(self.root, split=self.split)
-        with place(self.device) as placement, torch.inference_mode():
+        with place(self.device) as placement:
             encoder, metadata = self._encoder(data, placement.device)
-            embeddings = embed_images(encoder, data, placement.device)
+            embeddings = embed(encoder, data, device=placement.device)
         written = Submission.write(self.out, embeddings, data.ids, metadata)
         if self.json:
             rows, width = written.embeddings[0].shape
@@ -113,8 +111,8 @@ class Embed:
 
     def _encoder(self, data: ThreeDIdent, device: torch.device) -> tuple[Callable[[Tensor], Tensor], Metadata]:
         from baselines.floors import FLOORS
-        from baselines.portable import load_portable
         from baselines.training.run import Run
+        from ident3d.embedding import load_encoder
 
         if self.encoder in FLOORS:
             floor = FLOORS[self.encoder]
@@ -124,7 +122,7 @@ class Embed:
             encoder, checkpoint = Run(path).encoder(device)
             return encoder, self._of_run(Run(path), checkpoint.step, data)
         metadata = self._of_file(data)  # what is missing is told before a large file is read
-        return load_portable(path, device), metadata
+        return load_encoder(path, device), metadata
 
     def _of_floor(self, floor: Floor, data: ThreeDIdent) -> Metadata:
         from ident3d.submission import Metadata

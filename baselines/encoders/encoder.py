@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
-import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-__all__ = ["Encoder", "as_input"]
+__all__ = ["Encoder"]
 
 
 @runtime_checkable
@@ -32,18 +31,3 @@ class Encoder(Protocol):
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, or to evaluation: running statistics in batch norm, no dropout."""
-
-
-def as_input(*images: Tensor, device: torch.device) -> Tensor:
-    """Return images as one batch of an encoder's input.
-
-    Args:
-        *images: each (B, 3, H, W) uint8, on any device.
-        device: where the encoder is.
-
-    Returns:
-        (sum of B, 3, H, W) float32 in [0, 1] on the device, channels last in memory, which convolutions like.
-    """
-    moved = [part.to(device, non_blocking=True) for part in images]
-    joined = moved[0] if len(moved) == 1 else torch.cat(moved)
-    return joined.to(torch.float32, memory_format=torch.channels_last).div_(255)

@@ -1,7 +1,6 @@
-"""Embedding images, and scoring embeddings during a training."""
+"""Scoring an encoder during a training."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -9,47 +8,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from baselines.encoders.encoder import as_input
 from baselines.training.data import DatasetPart
+from ident3d.embedding import embed
 from ident3d.factors import Factors
 from ident3d.metrics import DEFAULT_PROTOCOL, affine_r2, mcc
-from ident3d.pairs.stream import PairData
 
-__all__ = ["check_can_evaluate", "embed_images", "evaluate", "evaluation_mode", "score_factors"]
-
-
-_IMAGES_AT_ONCE = 256
-
-
-@contextmanager
-def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Switch a module to evaluation and gradients off, and switch it back afterwards."""
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        module.train(was_training)
-
-
-def embed_images(encoder: Callable[[Tensor], Tensor], data: PairData, device: torch.device) -> npt.NDArray[np.float32]:
-    """Embed every image of a dataset, in float32.
-
-    Args:
-        encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d); in evaluation mode, see :class:`evaluation_mode`.
-        data: the images.
-        device: where the encoder is.
-
-    Returns:
-        (N, d) float32, in the order of the rows.
-    """
-    parts = []
-    for start in range(0, len(data), _IMAGES_AT_ONCE):
-        rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)))
-        images = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=device)
-        parts.append(encoder(images).float().cpu())
-    return torch.cat(parts).numpy()
+__all__ = ["check_can_evaluate", "evaluate", "score_factors"]
 
 
 def score_factors(
@@ -104,8 +68,7 @@ def evaluate(
     Returns:
         "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each group and factor.
     """
-    with evaluation_mode(encoder):
-        embeddings = embed_images(encoder, part, device)
+    embeddings = embed(encoder, part, device=device)
     found = score_factors(part.latents, embeddings, factors=part.factors, ids=part.rows.numpy())
     scores = {name: fmean(per_factor.values()) for name, per_factor in found.items()}
     for name, per_factor in found.items():

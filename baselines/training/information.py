@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from baselines.training.data import matching_index
-from baselines.training.evaluation import embed_images
 from ident3d import Box, true_mutual_information
+from ident3d.embedding import embed
 from ident3d.errors import DatasetError
 from ident3d.metrics import Information, information
 from ident3d.randomness import torch_generator
@@ -127,13 +127,13 @@ def kept_information(
         targets = conditional.sample(latents, Box(len(data.factors)), generator)
         rows = torch.arange(len(data))
         partners, _ = matching_index(conditional, data, in_own_metric=in_own_metric).match(targets, exclude=rows)
-        embeddings = embed_images(encoder, data, device)
+        embeddings = embed(encoder, data, device=device)
         embeddings_pos, latents_pos = embeddings[partners.numpy()], latents[partners]
     else:
         if data.positives is None:
             raise DatasetError(f"{data.root} has no exact positives: give a conditional to match pairs")
-        embeddings, latents_pos = embed_images(encoder, data, device), data.positives.latents
-        embeddings_pos = embed_images(encoder, data.positives, device)
+        embeddings, latents_pos = embed(encoder, data, device=device), data.positives.latents
+        embeddings_pos = embed(encoder, data.positives, device=device)
     return KeptInformation(
         conditional=str(conditional),
         images=len(data),

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from baselines.encoders.encoder import as_input
 from baselines.losses import SupervisedMSE
 from baselines.training.checkpoint import Checkpoint, DivergedError, load_optimiser, load_state
 from baselines.training.objective import TrainedModel
 from baselines.training.placement import Placement
 from baselines.training.progress import Clock, ProgressBar, Schedule
+from ident3d.embedding import as_input
 from ident3d.errors import Ident3DError
 
 __all__ = ["Batch", "Prefetcher", "Trainer", "WritesMetrics"]

@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from baselines.training.checkpoint import load_state
 from baselines.training.data import DatasetPart, matching_index, pair_conditional, split_validation
-from baselines.training.evaluation import embed_images, evaluation_mode
 from baselines.training.objective import build_loss
 from baselines.training.progress import read_metrics
 from baselines.training.run import Run, content_and_style, true_precision
 from ident3d import ThreeDIdent, realised_conditional
+from ident3d.embedding import embed
 from ident3d.errors import MissingDependencyError
 from ident3d.files import write_text
 
@@ -157,8 +157,7 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     data = ThreeDIdent(root, split="train")
     part, held_out = split_validation(data, options["validation"], options["seed"])
     encoder, checkpoint = run.encoder(device)
-    with evaluation_mode(encoder):
-        embeddings = embed_images(encoder, held_out, device)
+    embeddings = embed(encoder, held_out, device=device)
     metrics = read_metrics(run.folder)
     recipe = run.recipe()
     conditional = pair_conditional(recipe, data)

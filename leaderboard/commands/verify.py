@@ -10,8 +10,9 @@ from pathlib import Path
 import tyro
 
 from ident3d.commandline import EXIT_OK, write_json
+from ident3d.embedding import OnnxEncoder
 from leaderboard.board import DEFAULT_FOLDER, Board
-from leaderboard.verification import OnnxEncoder, verify
+from leaderboard.verification import verify
 
 __all__ = ["Verify"]
 
@@ -56,7 +57,7 @@ class Verify:
             raise ValueError(f"no entry {self.entry!r}; the entries are {', '.join(board.entries) or 'none'}")
         entry = board.entries[name]
         track = board.tracks[entry.track]
-        encoder = OnnxEncoder(self.encoder, self.threads)
+        encoder = OnnxEncoder(self.encoder, self.threads, single_file=True)
         data, sealed = (ThreeDIdent(root, split=track.split) for root in (self.data, self.sealed))
         found = verify(
             entry,

@@ -1,0 +1,217 @@
+"""Embedding images: from any encoder and any dataset to an array of embeddings.
+
+An encoder is whatever maps a batch of float32 RGB images (B, 3, H, W) in [0, 1] to embeddings (B, d): a function, a
+``torch.nn.Module``, or a file that :func:`load_encoder` reads. Whatever it does to the images before its first layer is
+part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ident3d.errors import EncoderError, MissingDependencyError
+
+__all__ = ["SUFFIXES", "ImageSource", "OnnxEncoder", "as_input", "embed", "load_encoder"]
+
+SUFFIXES = {".onnx": "ONNX", ".pt": "TorchScript", ".ts": "TorchScript"}
+"""What :func:`load_encoder` reads, by suffix."""
+
+_BATCH_SIZE = 256
+_MAX_BYTES = 2 << 30  # what a single ONNX file can hold
+
+
+class ImageSource(Protocol):
+    """Images by row: :class:`ident3d.ThreeDIdent`, its ``positives``, and whatever pairs can be drawn from."""
+
+    def __len__(self) -> int:
+        """Return N."""
+
+    def pixels(self, rows: Tensor) -> Tensor:
+        """Return the (B, H, W, 3) uint8 images of (B,) int64 rows."""
+
+
+def embed(
+    encoder: Callable[[Tensor], Any] | str | Path,
+    data: ImageSource,
+    *,
+    device: torch.device | str | None = None,
+    batch_size: int = _BATCH_SIZE,
+) -> npt.NDArray[np.float32]:
+    """Embed every image of a dataset.
+
+    A module is switched to evaluation meanwhile; no gradients are kept.
+
+    Args:
+        encoder: maps (B, 3, H, W) float32 RGB images in [0, 1] to (B, d); or the path of a file with one.
+        data: the images.
+        device: where the encoder takes its images; where None, where a module's parameters are, and the CPU for others.
+        batch_size: number of images at once.
+
+    Returns:
+        (N, d) float32, in the order of the rows.
+
+    Raises:
+        ValueError: if there are no images, or the batch size is below 1.
+        EncoderError: if the encoder gives something else than (B, d) numbers, or cannot be loaded.
+    """
+    if len(data) == 0 or batch_size < 1:
+        raise ValueError(f"expected at least 1 image and a batch size of at least 1, got {len(data)} and {batch_size}")
+    if isinstance(encoder, str | Path):
+        encoder = load_encoder(encoder, "cpu" if device is None else device)
+    module = encoder if isinstance(encoder, nn.Module) else None
+    if device is None:
+        parameter = None if module is None else next(module.parameters(), None)
+        device = "cpu" if parameter is None else parameter.device
+    parts = []
+    with torch.inference_mode() if module is None else _evaluation(module):
+        for start in range(0, len(data), batch_size):
+            rows = torch.arange(start, min(start + batch_size, len(data)))
+            images = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=torch.device(device))
+            found = torch.as_tensor(encoder(images))
+            if found.ndim != 2 or len(found) != len(rows):
+                raise EncoderError(
+                    f"the encoder gives shape {tuple(found.shape)} for {len(rows)} images; expected ({len(rows)}, d)"
+                )
+            parts.append(found.float().cpu())
+    return torch.cat(parts).numpy()
+
+
+def as_input(*images: Tensor, device: torch.device) -> Tensor:
+    """Return images as one batch of an encoder's input.
+
+    Args:
+        *images: each (B, 3, H, W) uint8, on any device.
+        device: where the encoder is.
+
+    Returns:
+        (sum of B, 3, H, W) float32 in [0, 1] on the device, channels last in memory, which convolutions like.
+    """
+    moved = [part.to(device, non_blocking=True) for part in images]
+    joined = moved[0] if len(moved) == 1 else torch.cat(moved)
+    return joined.to(torch.float32, memory_format=torch.channels_last).div_(255)
+
+
+def load_encoder(path: str | Path, device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
+    """Read an encoder from an ONNX or TorchScript file.
+
+    Args:
+        path: the file; TorchScript runs what its author wrote, so read it from authors that you trust.
+        device: where TorchScript runs; ONNX runs on the CPU.
+
+    Returns:
+        A function from (B, 3, H, W) float32 RGB images in [0, 1] to (B, d) embeddings.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if its suffix is none of :data:`SUFFIXES`.
+        EncoderError: if it cannot be loaded.
+        MissingDependencyError: if onnxruntime is needed and not installed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no encoder {path}")
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"an encoder is a run folder or a file that ends in {', '.join(SUFFIXES)}, not {path.name}")
+    return OnnxEncoder(path) if path.suffix == ".onnx" else _torchscript(path, torch.device(device))
+
+
+class OnnxEncoder:
+    """An encoder in an ONNX file, run on the CPU.
+
+    It is data, not code: no operators beside ONNX's own are registered.
+
+    Args:
+        path: the file.
+        threads: number of threads; 0 for one per core.
+        single_file: whether weights in other files, which a file from elsewhere could name as it likes, are refused.
+
+    Attributes:
+        sha256: checksum of the file.
+
+    Raises:
+        EncoderError: if it is no ONNX graph with one input and one output of the right kind.
+        MissingDependencyError: if onnxruntime is not installed.
+    """
+
+    def __init__(self, path: Path, threads: int = 0, *, single_file: bool = False) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise MissingDependencyError("onnxruntime", "run an ONNX encoder", "leaderboard") from error
+        size = path.stat().st_size
+        if size > _MAX_BYTES:
+            raise EncoderError(f"{path} has {size} bytes; at most {_MAX_BYTES} are loaded")
+        content = path.read_bytes()
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 4  # what is wrong is raised, and need not be printed too
+        try:
+            with tempfile.TemporaryDirectory() as nothing:
+                folder = nothing if single_file else str(path.resolve().parent)
+                options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+                self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's errors share no other base
+            raise EncoderError(
+                f"{path} cannot be loaded as ONNX; torch.onnx.export writes such a file, and for the encoders of this "
+                f"repository python -m baselines export ({error})"
+            ) from error
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        if len(inputs) != 1 or len(outputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
+            raise EncoderError(
+                f"{path}: expected one float32 input (B, 3, H, W) and one output (B, d), got inputs "
+                f"{[(i.name, i.type, i.shape) for i in inputs]} and {len(outputs)} outputs"
+            )
+        self._input = inputs[0].name
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Embed (B, 3, H, W) float32 images in [0, 1].
+
+        Raises:
+            EncoderError: if the graph cannot take them, or gives something else than (B, d) finite numbers.
+        """
+        try:
+            (found,) = self._session.run(None, {self._input: images.cpu().contiguous().numpy()})
+        except Exception as error:  # onnxruntime's errors share no other base
+            raise EncoderError(f"the encoder does not take images of shape {tuple(images.shape)}: {error}") from error
+        embeddings: npt.NDArray[Any] = np.asarray(found)
+        if embeddings.ndim != 2 or len(embeddings) != len(images) or not np.isfinite(embeddings).all():
+            raise EncoderError(
+                f"the encoder gives shape {embeddings.shape} for {len(images)} images, or numbers that are not finite; "
+                "expected finite (B, d)"
+            )
+        return torch.from_numpy(embeddings.astype(np.float32, copy=False))
+
+
+def _torchscript(path: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the format is old; encoders in it are still about
+            module = torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]
+    except Exception as error:  # torch raises whatever its archive reader does
+        raise EncoderError(f"{path} cannot be loaded as TorchScript: {error}") from error
+    encoder: Callable[[Tensor], Tensor] = module.eval()
+    return encoder
+
+
+@contextmanager
+def _evaluation(module: nn.Module) -> Iterator[None]:
+    """Switch a module to evaluation and gradients off, and switch it back afterwards."""
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        module.train(was_training)
