@@ -27,8 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # render, baselines and leaderboard are run from a checkout
 
 from ident3d import __version__, commandline  # noqa: E402 - the lines above find it
-from ident3d.doctor.machine import missing_packages  # noqa: E402
-from ident3d.doctor.probe import look_at  # noqa: E402
+from ident3d.doctor.libraries import look_at, missing_packages  # noqa: E402
 from ident3d.errors import Ident3DError  # noqa: E402
 from ident3d.files import write_text  # noqa: E402
 

@@ -10,19 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import ident3d
-from ident3d.doctor.libraries import PATIENCE_S, Found, find
-from ident3d.doctor.machine import (
-    RELEASES,
-    Disk,
-    Limits,
-    Memory,
-    Processor,
-    disks,
-    limits,
-    memory,
-    missing_packages,
-    processor,
-)
+from ident3d.doctor.libraries import PATIENCE_S, LoadedLibrary, explain_bpy, load_all, missing_packages
+from ident3d.doctor.machine import Disk, Limits, Memory, Processor, disks, limits, memory, processor
 
 __all__ = ["Ability", "Diagnosis", "System", "abilities", "diagnose"]
 
@@ -48,11 +37,13 @@ class Ability:
     core: bool = False
 
 
-def abilities(found: Mapping[str, Found], version: tuple[int, int] = sys.version_info[:2]) -> tuple[Ability, ...]:
+def abilities(
+    found: Mapping[str, LoadedLibrary], version: tuple[int, int] = sys.version_info[:2]
+) -> tuple[Ability, ...]:
     """Return what works.
 
     Args:
-        found: what became of the libraries, by module; see :func:`ident3d.doctor.libraries.find`.
+        found: what became of the libraries, by module; see :func:`ident3d.doctor.libraries.load_all`.
         version: major and minor version of this Python.
     """
     reading = ("numpy", "PIL", "isal", "pyarrow", "torch", "filelock", "tqdm")
@@ -72,14 +63,14 @@ def abilities(found: Mapping[str, Found], version: tuple[int, int] = sys.version
 
 
 def _ability(
-    found: Mapping[str, Found], name: str, what: str, needs: tuple[str, ...], extra: str | None = None, *,
+    found: Mapping[str, LoadedLibrary], name: str, what: str, needs: tuple[str, ...], extra: str | None = None, *,
     core: bool = False,
 ) -> Ability:  # fmt: skip
     remark = _lacking(found, needs, extra)
     return Ability(name, what, "no" if remark else "yes", remark, core)
 
 
-def _lacking(found: Mapping[str, Found], needs: tuple[str, ...], extra: str | None) -> str:
+def _lacking(found: Mapping[str, LoadedLibrary], needs: tuple[str, ...], extra: str | None) -> str:
     """Return which libraries cannot be loaded and how to get them; nothing where all can."""
     lacking = [found[module] for module in needs if found[module].state != "ok"]
     if not lacking:
@@ -90,29 +81,21 @@ def _lacking(found: Mapping[str, Found], needs: tuple[str, ...], extra: str | No
     return f"{which}. pip install {again}{package}"
 
 
-def _rendering(found: Mapping[str, Found], version: tuple[int, int]) -> Ability:
-    what = "render images"
-    python = ".".join(map(str, version))
-    packages = missing_packages()
-    if version not in RELEASES:
-        pairs = ", ".join(f"Python {major}.{minor} runs bpy {bpy}" for (major, minor), bpy in RELEASES.items())
-        remark = (
-            f"no bpy exists for Python {python}: {pairs}; --blender names another Python that has bpy, or a Blender"
-        )
-    elif packages:
-        remark = f"Blender needs system libraries. apt-get install {' '.join(packages)}"
-    else:
-        remark = _lacking(found, ("bpy",), "render")
-    remark = remark or _lacking_room("render")
-    return Ability("render", what, "no" if remark else "yes", remark)
+def _rendering(found: Mapping[str, LoadedLibrary], version: tuple[int, int]) -> Ability:
+    bpy = found["bpy"]
+    remark = ""
+    if bpy.state != "ok":
+        remark = explain_bpy(bpy.reason or "", is_missing=bpy.state == "missing", version=version)
+    remark = remark or _lacking_package("render")
+    return Ability("render", "render images", "no" if remark else "yes", remark)
 
 
-def _training(found: Mapping[str, Found]) -> Ability:
-    remark = _lacking(found, ("torch", "torchvision", "matplotlib"), "train") or _lacking_room("baselines")
+def _training(found: Mapping[str, LoadedLibrary]) -> Ability:
+    remark = _lacking(found, ("torch", "torchvision", "matplotlib"), "train") or _lacking_package("baselines")
     return Ability("train", "train and embed with encoders of images", "no" if remark else "yes", remark)
 
 
-def _gpu(found: Mapping[str, Found]) -> Ability:
+def _gpu(found: Mapping[str, LoadedLibrary]) -> Ability:
     what = "train, and match pairs, on a GPU"
     torch, faiss = found["torch"], found["faiss"]
     if torch.state != "ok":
@@ -127,18 +110,18 @@ def _gpu(found: Mapping[str, Found]) -> Ability:
     return Ability("gpu", what, "yes")
 
 
-def _leaderboard(found: Mapping[str, Found]) -> Ability:
+def _leaderboard(found: Mapping[str, LoadedLibrary]) -> Ability:
     what = "add to the leaderboard and build its page"
-    remark = _lacking(found, ("jinja2", "pandas"), "leaderboard") or _lacking_room("leaderboard")
+    remark = _lacking(found, ("jinja2", "pandas"), "leaderboard") or _lacking_package("leaderboard")
     if remark:
         return Ability("leaderboard", what, "no", remark)
     lacking = _lacking(found, ("onnxruntime",), "leaderboard")
     return Ability("leaderboard", what, "in part" if lacking else "yes", lacking and f"encoders are not run: {lacking}")
 
 
-def _lacking_room(name: str) -> str:
+def _lacking_package(name: str) -> str:
     """Return what to do where a package that the wheel does not hold is not there; nothing where it is."""
-    return "" if find_spec(name) else f"{name} is no part of the installed package: run it in a checkout"
+    return "" if find_spec(name) else f"{name} is not part of the installed package: run it in a checkout"
 
 
 _VARIABLES = (
@@ -160,7 +143,7 @@ class System:
         platform: system, kernel and processor's kind.
         distribution: name and version of the Linux distribution; empty elsewhere.
         libc: name and version of the C library; empty where it is not known.
-        variables: the environment variables that change what the libraries do, those that are set.
+        variables: environment variables that change what the libraries do, where they are set.
         missing_packages: Debian packages that rendering needs.
     """
 
@@ -213,7 +196,7 @@ class Diagnosis:
     memory: Memory
     disks: tuple[Disk, ...]
     limits: Limits
-    libraries: dict[str, Found]
+    libraries: dict[str, LoadedLibrary]
     abilities: tuple[Ability, ...]
 
     @property
@@ -299,7 +282,7 @@ def diagnose(*, patience_s: float = PATIENCE_S) -> Diagnosis:
     Args:
         patience_s: how long loading them may take, in seconds.
     """
-    found = find(patience_s=patience_s)
+    found = load_all(patience_s=patience_s)
     return Diagnosis(System.ask(), processor(), memory(), disks(), limits(), found, abilities(found))
 
 

@@ -1,23 +1,43 @@
-"""Libraries: what ident3d loads, which extra brings it, and what becomes of loading it here."""
+"""Libraries: what ident3d loads, which extra brings it, what becomes of loading it here, and what bpy needs.
 
+Some libraries end the process that loads them, and some never come back. So they are loaded in a process of its own,
+which runs this very file as its program; it needs the standard library alone.
+"""
+
+import ctypes
+import importlib
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-__all__ = ["LIBRARIES", "PATIENCE_S", "Found", "Library", "State", "find", "probe"]
+__all__ = [
+    "DEBIAN_PACKAGES",
+    "LIBRARIES",
+    "PATIENCE_S",
+    "RELEASES",
+    "Library",
+    "LoadedLibrary",
+    "State",
+    "explain_bpy",
+    "load_all",
+    "look_at",
+    "missing_packages",
+    "probe",
+]
 
 State = Literal["ok", "missing", "broken"]
 
 PATIENCE_S = 300.0
 """How long libraries may take to load: long, because a slow machine is not a broken one."""
-
-_PROBE = Path(__file__).with_name("probe.py")
 
 
 @dataclass(frozen=True)
@@ -69,7 +89,7 @@ LIBRARIES: tuple[Library, ...] = (
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedLibrary:
     """What became of a library.
 
     Attributes:
@@ -98,7 +118,7 @@ class Found:
         return f"{versions or 'installed'}, cannot be loaded: {self.reason}"
 
 
-def find(libraries: Sequence[Library] = LIBRARIES, *, patience_s: float = PATIENCE_S) -> dict[str, Found]:
+def load_all(libraries: Sequence[Library] = LIBRARIES, *, patience_s: float = PATIENCE_S) -> dict[str, LoadedLibrary]:
     """Load libraries in processes of their own, and return what became of them by the names of their modules.
 
     Args:
@@ -120,7 +140,7 @@ def probe(modules: Sequence[str], *, patience_s: float = PATIENCE_S) -> dict[str
         patience_s: how long loading them may take, in seconds.
 
     Returns:
-        What :func:`ident3d.doctor.probe.look_at` says of each.
+        What :func:`look_at` says of each.
     """
     answers: dict[str, dict[str, Any]] = {}
     while waiting := [module for module in modules if module not in answers]:
@@ -137,7 +157,7 @@ def probe(modules: Sequence[str], *, patience_s: float = PATIENCE_S) -> dict[str
 def _answers_of(modules: list[str], patience_s: float) -> tuple[list[dict[str, Any]], str]:
     """Return the answers of a process that loads modules, and how it ended."""
     # -P: the folder that the command is run in may hold files named like modules.
-    command = [sys.executable, "-P", "-W", "ignore", str(_PROBE), *modules]
+    command = [sys.executable, "-P", "-W", "ignore", str(Path(__file__)), *modules]
     try:
         done = subprocess.run(command, capture_output=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL)
         output, ending = done.stdout, _ending(done.returncode, done.stderr)
@@ -160,7 +180,7 @@ def _ending(status: int, errors: bytes) -> str:
     return f"loading it ends the process with {how}{''.join(f': {line}' for line in last)}"
 
 
-def _found(library: Library, answer: dict[str, Any]) -> Found:
+def _found(library: Library, answer: dict[str, Any]) -> LoadedLibrary:
     installed = {}
     for name in library.names:
         try:
@@ -169,4 +189,189 @@ def _found(library: Library, answer: dict[str, Any]) -> Found:
             continue
     details = dict(answer)
     state, reason = details.pop("state"), details.pop("reason", None)
-    return Found(library, state, installed, reason, details)
+    return LoadedLibrary(library, state, installed, reason, details)
+
+
+_FEATURES = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16", "neon", "sve", "sve2", "bf16", "arm_bf16", "sve_bf16")
+_MESSAGE_LENGTH = 300  # characters of a message that are kept
+
+
+def main(names: list[str]) -> None:
+    """Load modules one after another and write down what is found: the program that :func:`probe` starts.
+
+    For each it writes two JSON lines to its standard output: ``{"loading": NAME}`` before, and
+    ``{"loaded": NAME, ...}`` after. Who reads them can tell which library ended the process, or never came back. What
+    the libraries print themselves goes nowhere.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def write(**answer: Any) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    for name in names:
+        write(loading=name)
+        write(loaded=name, **look_at(name))
+    os._exit(0)  # the endings of some libraries are slow, and that of Blender may crash
+
+
+def look_at(name: str) -> dict[str, Any]:
+    """Load a module.
+
+    Returns:
+        "state": "ok", "missing" or "broken"; "reason" where it is not "ok"; what else there is to know where it is.
+    """
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        return {"state": "missing" if error.name == name else "broken", "reason": _in_a_line(error)}
+    except BaseException as error:  # noqa: BLE001 - a broken library may raise anything, exits included
+        return {"state": "broken", "reason": _in_a_line(error)}
+    version = getattr(module, "__version__", None)
+    found = {"state": "ok", "version": version if isinstance(version, str) else None}
+    try:
+        return found | (_DETAILS[name](module) if name in _DETAILS else {})
+    except Exception as error:  # noqa: BLE001 - it can be loaded all the same
+        return found | {"reason": f"loaded, but does not answer: {_in_a_line(error)}"}
+
+
+def _bpy(bpy: Any) -> dict[str, Any]:
+    return {"version": bpy.app.version_string}
+
+
+def _faiss(faiss: Any) -> dict[str, Any]:
+    with_gpus = hasattr(faiss, "StandardGpuResources")
+    return {
+        "with_gpus": with_gpus,
+        "gpus": faiss.get_num_gpus() if with_gpus else 0,
+        "threads": faiss.omp_get_max_threads(),
+    }
+
+
+def _onnxruntime(onnxruntime: Any) -> dict[str, Any]:
+    return {"providers": list(onnxruntime.get_available_providers())}
+
+
+def _torch(torch: Any) -> dict[str, Any]:
+    features = _processor_features(torch)
+    devices, why_none = _cuda_devices(torch)
+    return {
+        "cuda": torch.version.cuda or torch.version.hip,
+        "cuda_devices": devices,
+        "why_no_cuda": why_none,
+        "mps": bool(torch.backends.mps.is_available()),
+        "processor": torch.backends.cpu.get_cpu_capability(),
+        "processor_features": features,
+        "bfloat16": any("bf16" in feature for feature in features),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _processor_features(torch: Any) -> list[str]:
+    if hasattr(torch.cpu, "get_capabilities"):
+        there = torch.cpu.get_capabilities()
+        return [feature for feature in _FEATURES if there.get(feature)]
+    older = {"avx2": "_is_avx2_supported", "avx512_f": "_is_avx512_supported", "amx_bf16": "_is_amx_tile_supported"}
+    older["avx512_bf16"] = "_is_avx512_bf16_supported"
+    return [feature for feature, name in older.items() if getattr(torch.cpu, name, bool)()]
+
+
+def _cuda_devices(torch: Any) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the CUDA devices, or why there is none."""
+    if not torch.backends.cuda.is_built():
+        return [], "this torch is built without CUDA"
+    try:
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
+    except Exception as error:  # noqa: BLE001 - torch raises what the driver made it trip over
+        return [], str(error).partition("\n")[0].partition(". ")[0]
+    devices = []
+    for number in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(number)
+        free, total = torch.cuda.mem_get_info(number)
+        devices.append(
+            {"name": about.name, "capability": f"{about.major}.{about.minor}", "memory": total, "free_memory": free}
+        )
+    return devices, None
+
+
+def _in_a_line(error: BaseException) -> str:
+    """Return the first line of an error's message, with the kind of error where it is no import that failed."""
+    message = (str(error).strip() or "no message").splitlines()[0][:_MESSAGE_LENGTH]
+    return message if isinstance(error, ImportError) else f"{type(error).__name__}: {message}"
+
+
+_DETAILS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "bpy": _bpy,
+    "faiss": _faiss,
+    "onnxruntime": _onnxruntime,
+    "torch": _torch,
+}
+
+
+RELEASES: Mapping[tuple[int, int], str] = MappingProxyType({(3, 11): "4.5", (3, 13): "5.2"})
+"""The release of bpy that each Python runs; every bpy is built for exactly one Python."""
+
+DEBIAN_PACKAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "libGL.so.1": "libgl1",
+        "libICE.so.6": "libice6",
+        "libSM.so.6": "libsm6",
+        "libX11.so.6": "libx11-6",
+        "libXext.so.6": "libxext6",
+        "libXfixes.so.3": "libxfixes3",
+        "libXi.so.6": "libxi6",
+        "libXrender.so.1": "libxrender1",
+        "libxkbcommon.so.0": "libxkbcommon0",
+    }
+)
+"""Shared libraries that bpy loads from the system, even without a display, and the Debian packages that hold them."""
+
+
+def missing_packages(load: Callable[[str], object] = ctypes.CDLL) -> list[str]:
+    """Return the Debian packages whose libraries this Linux machine lacks; none on other systems.
+
+    Args:
+        load: loads a shared library by its name, or raises OSError.
+    """
+    if not sys.platform.startswith("linux"):
+        return []
+    missing = []
+    for library, package in DEBIAN_PACKAGES.items():
+        try:
+            load(library)
+        except OSError:
+            missing.append(package)
+    return missing
+
+
+def explain_bpy(reason: str, *, is_missing: bool, version: tuple[int, int] = sys.version_info[:2]) -> str:
+    """Say why Blender's module bpy cannot be loaded, and what to do about it.
+
+    Args:
+        reason: what its import raised.
+        is_missing: whether there is no such module, instead of one that cannot be loaded.
+        version: major and minor version of the Python that tried.
+    """
+    python = ".".join(map(str, version))
+    pairs = ", ".join(f"Python {major}.{minor} runs bpy {bpy}" for (major, minor), bpy in RELEASES.items())
+    other = "--blender PATH names another Python that has bpy, or a Blender executable"
+    if version not in RELEASES:
+        return f"no bpy exists for Python {python}: {pairs}; {other}"
+    named = re.findall(r"\blib[\w.+-]*\.so[.\d]*", reason) if "cannot open shared object file" in reason else []
+    packages = missing_packages() + [DEBIAN_PACKAGES[library] for library in named if library in DEBIAN_PACKAGES]
+    if packages:
+        wanted = " ".join(dict.fromkeys(packages))
+        return f"bpy cannot be loaded ({reason}): system libraries are missing. apt-get install {wanted}"
+    if named:
+        return f"bpy cannot be loaded ({reason}): install the system's package that holds {', '.join(named)}"
+    install = f"'ident3d[render]', or 'bpy=={RELEASES[version]}.*' alone; {pairs}; {other}"
+    if is_missing:
+        return f"bpy is not installed in this Python {python}: pip install {install}"
+    broken = f"bpy is installed in this Python {python} and cannot be loaded ({reason})"
+    return f"{broken}: pip install --force-reinstall {install}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

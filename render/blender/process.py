@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ident3d.codec import from_json, to_json
-from ident3d.doctor.machine import RELEASES
+from ident3d.doctor.libraries import RELEASES
 from ident3d.scene.scene import Scene
 from render.blender.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
 from render.blender.quality import About, Settings

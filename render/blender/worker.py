@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ident3d.codec import from_json, to_json
-from ident3d.doctor.machine import why_no_bpy
+from ident3d.doctor.libraries import explain_bpy
 from render.blender.errors import BlenderMissingError, RenderError
 from render.blender.quality import Settings
 
@@ -89,7 +89,8 @@ def _load(settings: Settings, folder: Path) -> Any:
     try:
         from render.blender.cycles import Blender  # imports bpy
     except ImportError as error:
-        raise BlenderMissingError(why_no_bpy(error)) from error
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "bpy"
+        raise BlenderMissingError(explain_bpy(str(error), is_missing=is_missing)) from error
     return Blender(settings, folder)
 
 

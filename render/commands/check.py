@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
-from ident3d.doctor.machine import RELEASES, missing_packages
+from ident3d.doctor.libraries import RELEASES, missing_packages
 from ident3d.latents import sample_latents
 from ident3d.scene.world import World
 from ident3d.storage.images import decode

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ident3d.__main__ import main
-from ident3d.doctor.libraries import LIBRARIES, Found
+from ident3d.doctor.libraries import LIBRARIES, LoadedLibrary
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BROKEN = ("numpy", "pyarrow", "tqdm")
 
 
@@ -20,13 +20,15 @@ def shelf(monkeypatch):
     """The libraries as the doctor finds them: all there, but those that are put into it."""
     states = {}
 
-    def find(**_):
+    def load_all(**_):
         return {
-            library.module: Found(library, states.get(library.module, "ok"), {library.names[0]: "1.0"}, "it is so")
+            library.module: LoadedLibrary(
+                library, states.get(library.module, "ok"), {library.names[0]: "1.0"}, "it is so"
+            )
             for library in LIBRARIES
         }
 
-    monkeypatch.setattr("ident3d.doctor.diagnosis.find", find)
+    monkeypatch.setattr("ident3d.doctor.diagnosis.load_all", load_all)
     return states
 
 
@@ -71,11 +73,12 @@ import sys
 from ident3d.__main__ import main
 from ident3d.doctor import diagnosis, libraries
 
-def find(**_):
+def load_all(**_):
     broken = [library for library in libraries.LIBRARIES if library.module in {BROKEN}]
-    return {{one.module: libraries.Found(one, "ok") for one in libraries.LIBRARIES}} | libraries.find(broken)
+    sound = {{one.module: libraries.LoadedLibrary(one, "ok") for one in libraries.LIBRARIES}}
+    return sound | libraries.load_all(broken)
 
-diagnosis.find = find  # the others take long to load
+diagnosis.load_all = load_all  # the others take long to load
 sys.exit(main(["doctor"]))
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}

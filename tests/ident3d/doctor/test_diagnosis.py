@@ -1,7 +1,7 @@
 import pytest
 
 from ident3d.doctor.diagnosis import abilities
-from ident3d.doctor.libraries import LIBRARIES, Found
+from ident3d.doctor.libraries import LIBRARIES, LoadedLibrary
 
 CORE = {"read", "pairs", "score", "download"}
 
@@ -9,7 +9,7 @@ CORE = {"read", "pairs", "score", "download"}
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """A machine with every system library, and a checkout."""
-    monkeypatch.setattr("ident3d.doctor.diagnosis.missing_packages", list)
+    monkeypatch.setattr("ident3d.doctor.libraries.missing_packages", list)
     monkeypatch.setattr("ident3d.doctor.diagnosis.find_spec", lambda name: name)
 
 
@@ -21,10 +21,10 @@ def found(*, missing=(), broken=(), cuda=False, faiss_gpus=0):
 
     def one(library):
         if library.module in missing:
-            return Found(library, "missing", reason="No module")
+            return LoadedLibrary(library, "missing", reason="No module")
         if library.module in broken:
-            return Found(library, "broken", {library.names[0]: "1.0"}, "undefined symbol")
-        return Found(library, "ok", {library.names[0]: "1.0"}, None, details.get(library.module, {}))
+            return LoadedLibrary(library, "broken", {library.names[0]: "1.0"}, "undefined symbol")
+        return LoadedLibrary(library, "ok", {library.names[0]: "1.0"}, None, details.get(library.module, {}))
 
     return {library.module: one(library) for library in LIBRARIES}
 
@@ -73,11 +73,11 @@ def test_a_python_without_bpy_is_told_which_has_one():
 
 
 def test_missing_system_libraries_come_before_bpy(monkeypatch):
-    monkeypatch.setattr("ident3d.doctor.diagnosis.missing_packages", lambda: ["libxi6", "libsm6"])
+    monkeypatch.setattr("ident3d.doctor.libraries.missing_packages", lambda: ["libxi6", "libsm6"])
     assert by_name(broken=["bpy"])["render"].remark.endswith("apt-get install libxi6 libsm6")
 
 
-def test_without_a_checkout_the_other_rooms_are_not_there(monkeypatch):
+def test_without_a_checkout_the_other_packages_are_not_there(monkeypatch):
     monkeypatch.setattr("ident3d.doctor.diagnosis.find_spec", lambda _: None)
     shown = by_name()
     assert [name for name, one in shown.items() if "in a checkout" in one.remark] == ["render", "train", "leaderboard"]
