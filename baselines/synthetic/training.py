@@ -12,19 +12,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from baselines.losses import AnInfoNCE, SupervisedMSE
 from baselines.synthetic.experiments import Experiment
 from baselines.synthetic.networks import Initialisation, MixingNetwork, StackedEncoder
-from ident3d.errors import Ident3DError
-from ident3d.files import atomic_file
-from ident3d.metrics import affine_r2, mcc, plain_factors
+from baselines.training.checkpoint import DivergedError, load_checkpoint, load_optimiser, load_state, save_checkpoint
+from baselines.training.evaluation import score_factors
+from baselines.training.progress import ProgressBar, Schedule
+from ident3d.metrics import plain_factors
 from ident3d.randomness import torch_generator
 
 __all__ = [
@@ -39,9 +40,7 @@ __all__ = [
     "RunScores",
     "Runs",
     "TrainingProgress",
-    "load_checkpoint",
     "parse_budget",
-    "save_checkpoint",
     "score_observations",
     "score_runs",
     "train",
@@ -249,7 +248,8 @@ def train(
 
     Raises:
         ValueError: if there are no seeds, or duplicated ones.
-        Ident3DError: if a run diverges, or the checkpoint is of another training.
+        DivergedError: if a run diverges.
+        Ident3DError: if the checkpoint is damaged or of another training.
     """
     if not seeds or len(set(seeds)) != len(seeds):
         raise ValueError(f"expected one or more seeds, all different, not {list(seeds)}")
@@ -257,7 +257,7 @@ def train(
     identity = {"experiment": experiment.description, "seeds": list(seeds), "budget": asdict(budget)}
     if checkpoint is not None and checkpoint.exists():
         state = load_checkpoint(checkpoint, identity, device)
-        runs.load(state["runs"])
+        runs.load(state["runs"], str(checkpoint))
         progress.load(state["progress"])
 
     def keep() -> None:
@@ -267,13 +267,14 @@ def train(
     steps = max(1, _POOL_PAIRS.get(device.type, _POOL_PAIRS["cuda"]) // budget.batch)
     pairs = PairPools(experiment, seeds, budget.batch, steps, device)
     saved = time.monotonic()
-    with tqdm(total=100, desc=label, unit="%", disable=None, leave=False) as bar:
+    with ProgressBar(100, unit="%", label=label, shown={"r2": "R2", "mcc": "MCC"}, stays=False) as bar:
         while True:
-            share = progress.share
-            if progress.is_due(share):
-                progress.record(_look(runs, progress), share)
-                bar.update(int(100 * share) - bar.n)
-                bar.set_postfix_str(_summary(progress.history[-1]))
+            position = progress.position
+            share = progress.schedule.share(position)
+            if progress.are_scores_due(position):
+                progress.record(_scores_now(runs, progress), position)
+                bar.update(int(100 * share))
+                bar.show({metric: fmean(progress.history[-1].mean(metric)) for metric in ("r2", "mcc")})
             if share >= 1:
                 break
             if time.monotonic() - saved > _SAVE_SECONDS:
@@ -349,12 +350,8 @@ def score_runs(latents: Tensor, embeddings: Tensor) -> dict[str, tuple[tuple[flo
         ValueError: if an embedding is not finite: the run has diverged.
     """
     factors = plain_factors(latents.shape[-1])
-    found: dict[str, list[tuple[float, ...]]] = {"r2": [], "mcc": []}
-    for z, h in zip(latents, embeddings, strict=True):
-        for name, metric in (("r2", affine_r2), ("mcc", mcc)):
-            scores = metric(z, h, factors=factors, protocol=_PROTOCOL)
-            found[name].append(tuple(scores.per_factor.values()))
-    return {name: tuple(runs) for name, runs in found.items()}
+    runs = [score_factors(z, h, factors=factors, protocol=_PROTOCOL) for z, h in zip(latents, embeddings, strict=True)]
+    return {metric: tuple(tuple(scores[metric].values()) for scores in runs) for metric in ("r2", "mcc")}
 
 
 class Runs:
@@ -427,14 +424,19 @@ class Runs:
             "optimiser": self._optimiser.state_dict(),
         }
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take up a state; before the first step only."""
-        self.encoder.load_state_dict(state["encoder"])
-        self.losses.load_state_dict(state["losses"])
-        # What depends on the device stays this optimiser's own: a training may go on where it did not begin.
-        own = [{key: group[key] for key in ("lr", "capturable")} for group in self._optimiser.param_groups]
-        groups = [{**held, **kept} for held, kept in zip(state["optimiser"]["param_groups"], own, strict=True)]
-        self._optimiser.load_state_dict({**state["optimiser"], "param_groups": groups})
+    def load(self, state: dict[str, Any], source: str = "a state") -> None:
+        """Take up a state; before the first step only.
+
+        Args:
+            state: what :meth:`state` returned.
+            source: what holds it, for messages.
+
+        Raises:
+            ValueError: if it is of other networks.
+        """
+        load_state(self.encoder, state["encoder"], f"the encoders in {source}")
+        load_state(self.losses, state["losses"], f"the losses in {source}")
+        load_optimiser(self._optimiser, state["optimiser"], f"the optimiser in {source}")
 
     def _build_optimiser(self, budget: Budget) -> tuple[list[float], torch.optim.Adam]:
         own = [*self.losses.parameters(), *self.encoder.outputs.parameters()]
@@ -529,7 +531,7 @@ class PairPools:
 
 
 class TrainingProgress:
-    """Steps and seconds done, what was seen on the way, and when the next look is due.
+    """Steps and seconds done, the scores on the way, and when the next ones are due.
 
     Args:
         budget: what there is to do.
@@ -540,10 +542,12 @@ class TrainingProgress:
     """
 
     def __init__(self, budget: Budget) -> None:
-        self.budget = budget
+        self.schedule = Schedule(budget.steps or budget.seconds or math.nan)
         self.step = 0
         self.history: list[RunScores] = []
-        self._looked = -1
+        self._by_steps = budget.steps is not None
+        self._interval = self.schedule.length / budget.evaluations
+        self._scored_at = -self._interval
         self._seconds_before = 0.0
         self._started = time.monotonic()
 
@@ -553,27 +557,25 @@ class TrainingProgress:
         return self._seconds_before + time.monotonic() - self._started
 
     @property
-    def share(self) -> float:
-        """The share of the budget that is used up, from 0 to 1."""
-        if self.budget.steps is not None:
-            return min(1.0, self.step / self.budget.steps)
-        return min(1.0, self.seconds / (self.budget.seconds or 1.0))
+    def position(self) -> float:
+        """How far the training is, in what its budget has: steps or seconds."""
+        return self.step if self._by_steps else self.seconds
 
-    def is_due(self, share: float) -> bool:
-        """Return whether the runs should be scored at this share: at the start, at the end, and evenly between."""
-        return self._interval(share) > self._looked
+    def are_scores_due(self, position: float) -> bool:
+        """Return whether the runs should be scored here: at the start, at the end, and evenly between."""
+        return self.schedule.is_due(self._interval, position, self._scored_at)
 
-    def record(self, scores: RunScores, share: float) -> None:
-        """Keep the scores of this share."""
+    def record(self, scores: RunScores, position: float) -> None:
+        """Keep the scores of this position."""
         self.history.append(scores)
-        self._looked = self._interval(share)
+        self._scored_at = position
 
     def state(self) -> dict[str, Any]:
         """Return all that a resumed training needs, as plain data."""
         return {
             "step": self.step,
             "seconds": self.seconds,
-            "looked": self._looked,
+            "looked": self._scored_at / self._interval,
             "history": [scores.to_json() for scores in self.history],
         }
 
@@ -581,55 +583,19 @@ class TrainingProgress:
         """Take up the state of an earlier training."""
         self.step = state["step"]
         self.history = [RunScores.from_json(scores) for scores in state["history"]]
-        self._looked = state["looked"]
+        self._scored_at = state["looked"] * self._interval
         self._seconds_before = state["seconds"]
         self._started = time.monotonic()
 
-    def _interval(self, share: float) -> int:
-        """Return in which of the even intervals between two looks a share lies; rounding moves no look by a step."""
-        return math.floor(share * self.budget.evaluations + 1e-9)
 
-
-def save_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Args:
-        path: the file; its folder is made.
-        identity: what the training is, as plain data: experiment, seeds, budget.
-        state: what it needs to go on: tensors and plain data.
-    """
-    with atomic_file(path) as file:
-        torch.save({"identity": identity, "state": state}, file)
-
-
-def load_checkpoint(path: Path, identity: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Read the state of a checkpoint, without running any code from it.
-
-    Raises:
-        Ident3DError: if it belongs to another training.
-    """
-    held = torch.load(path, map_location=device, weights_only=True)
-    if held["identity"] != identity:
-        raise Ident3DError(
-            f"{path} is the checkpoint of another training: it holds {held['identity']}, and {identity} was asked for; "
-            "remove it, or choose another folder"
-        )
-    state: dict[str, Any] = held["state"]
-    return state
-
-
-def _look(runs: Runs, progress: TrainingProgress) -> RunScores:
+def _scores_now(runs: Runs, progress: TrainingProgress) -> RunScores:
     try:
         scores = runs.scores()
     except ValueError as error:
-        raise Ident3DError(
+        raise DivergedError(
             f"a run diverged before step {progress.step} ({error}); a smaller learning rate may help"
         ) from error
     return RunScores(progress.step, progress.seconds, runs.last_losses(), **scores, precision=runs.precision())
-
-
-def _summary(scores: RunScores) -> str:
-    return f"R2 {np.mean(scores.mean('r2')):.3f} MCC {np.mean(scores.mean('mcc')):.3f}"
 
 
 def _loss(experiment: Experiment) -> nn.Module:

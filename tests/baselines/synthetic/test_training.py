@@ -139,6 +139,29 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path, monkeypatch):
     assert resumed[-1].r2[0] == pytest.approx(straight[-1].r2[0], abs=1e-3)
 
 
+def test_a_checkpoint_of_the_first_form_is_resumed(tmp_path, monkeypatch):
+    """There all state stood under one name, without a checksum, and a look was counted and not located."""
+    straight = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "new.pt")
+    held = torch.load(tmp_path / "new.pt", weights_only=True)
+    progress = {**held["progress"], "looked": 3}
+    torch.save(
+        {"identity": held["identity"], "state": {"runs": held["runs"], "progress": progress}}, tmp_path / "old.pt"
+    )
+    monkeypatch.setattr(Runs, "step", None)
+    read = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "old.pt")
+    assert [scores.to_json() for scores in read] == [scores.to_json() for scores in straight]
+
+
+def test_a_checkpoint_with_a_flipped_bit_is_refused(tmp_path):
+    path = tmp_path / "run.pt"
+    train(sphere_row(), (0,), TINY, CPU, checkpoint=path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Ident3DError, match="is damaged"):
+        train(sphere_row(), (0,), TINY, CPU, checkpoint=path)
+
+
 def test_a_finished_training_is_only_read(tmp_path, monkeypatch):
     first = train(sphere_row(), (0,), TINY, CPU, checkpoint=tmp_path / "run.pt")
     monkeypatch.setattr(Runs, "step", None)
@@ -167,7 +190,7 @@ def test_progress_does_not_count_the_time_between_sessions():
     budget = Budget(**{**vars(TINY), "steps": None, "seconds": 10.0})
     progress = TrainingProgress(budget)
     progress.load({"step": 5, "seconds": 4.0, "history": [], "looked": 0})
-    assert progress.share == pytest.approx(0.4, abs=0.05)
+    assert progress.schedule.share(progress.position) == pytest.approx(0.4, abs=0.05)
     assert progress.step == 5
 
 
