@@ -12,8 +12,7 @@ from ident3d.dataset import ThreeDIdent, check_transform
 from ident3d.errors import DatasetError, MissingDependencyError
 from ident3d.storage.card import CARD_NAME
 from ident3d.storage.layouts import SAMPLE, resolve_root
-from ident3d.storage.manifest import MANIFEST_NAME, Manifest
-from ident3d.storage.native import DATA_FOLDER, native_splits
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, native_splits
 
 if TYPE_CHECKING:
     import datasets

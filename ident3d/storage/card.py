@@ -8,8 +8,7 @@ from typing import Any
 
 from ident3d.factors import Factors
 from ident3d.files import write_text
-from ident3d.storage.manifest import Manifest
-from ident3d.storage.native import DATA_FOLDER, native_splits
+from ident3d.storage.manifest import DATA_FOLDER, Manifest, native_splits
 
 __all__ = ["CARD_NAME", "card", "write_card"]
 

@@ -30,8 +30,8 @@ from ident3d.storage.decoded import (
 )
 from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
-from ident3d.storage.manifest import Manifest, ShardRecord
-from ident3d.storage.native import DATA_FOLDER, ShardRows, write_shard
+from ident3d.storage.manifest import DATA_FOLDER, Manifest, ShardRecord
+from ident3d.storage.native import ShardRows, write_shard
 from ident3d.storage.published import IMAGES_FOLDER, PHYSICAL_LATENTS, RAW_LATENTS, image_name
 from ident3d.storage.split import StoredImages, StoredSplit
 

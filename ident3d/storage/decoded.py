@@ -15,8 +15,8 @@ from ident3d.errors import DatasetError
 from ident3d.files import write_text
 from ident3d.latents import check_finite
 from ident3d.storage.images import EncodedImage, encode_png
-from ident3d.storage.manifest import Manifest
-from ident3d.storage.native import footer, shard_paths
+from ident3d.storage.manifest import Manifest, shard_paths
+from ident3d.storage.native import footer
 from ident3d.storage.published import IMAGES_FOLDER, RAW_LATENTS, published_folder
 from ident3d.storage.split import StoredImages, StoredSplit
 

@@ -3,12 +3,13 @@
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ident3d import codec
 from ident3d.factors import Factors
 from ident3d.latents import to_physical
 from ident3d.storage.conversion import manifest_of
@@ -70,7 +71,8 @@ class Description:
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain data."""
-        return asdict(self) | {"root": str(self.root), "factors": self.factors.to_json()}
+        plain: dict[str, Any] = codec.to_json(self)
+        return plain
 
     def table(self) -> str:
         """Return the description as text for a terminal."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ident3d.errors import DatasetError
 from ident3d.storage.decoded import DecodedSplit, decoded_splits
-from ident3d.storage.native import NativeSplit, native_splits
+from ident3d.storage.manifest import native_splits
+from ident3d.storage.native import NativeSplit
 from ident3d.storage.published import PublishedSplit, published_splits
 from ident3d.storage.split import StoredSplit
 

@@ -1,25 +1,54 @@
-"""The manifest of a dataset: what it is, how it was made, and which shards hold it."""
+"""The manifest of a dataset: what it is, how it was made, and which shards hold it; and the names of the shards."""
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ident3d import codec
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS, Factors
 from ident3d.files import write_text
 
-__all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "Manifest", "ShardRecord", "shard_name"]
+__all__ = [
+    "DATA_FOLDER",
+    "MANIFEST_NAME",
+    "SCHEMA_VERSION",
+    "Manifest",
+    "ShardRecord",
+    "native_splits",
+    "shard_name",
+    "shard_paths",
+]
 
 MANIFEST_NAME = "manifest.json"
 SCHEMA_VERSION = 1
+DATA_FOLDER = "data"
+"""The folder of a dataset that holds its shards."""
+
+_SHARD = re.compile(r"(?P<split>\w+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
+_MOST_SHARDS = 99_999  # as many as five digits name
+_LONGEST_NAME = 100
+_ADVICE = "restore it from a copy, or fetch or render the dataset again"
 
 
 def shard_name(split: str, number: int, total: int) -> str:
     """Return the file name of shard ``number`` of ``total`` of a split."""
     return f"{split}-{number:05d}-of-{total:05d}.parquet"
+
+
+def native_splits(root: Path) -> list[str]:
+    """Return the splits of which at least one shard is there."""
+    matches = (_SHARD.fullmatch(path.name) for path in (root / DATA_FOLDER).glob("*.parquet"))
+    return sorted({match["split"] for match in matches if match}, reverse=True)
+
+
+def shard_paths(root: Path, split: str) -> list[Path]:
+    """Return the shards of a split that are there, in order."""
+    return sorted((root / DATA_FOLDER).glob(f"{split}-?????-of-?????.parquet"))
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,9 @@ class ShardRecord:
         rows: number of images.
         sha256: hexadecimal checksum of the file.
         made_by: what rendered it: Blender version, device, denoiser; empty where it was not rendered here.
+
+    Raises:
+        ValueError: if the name is not one of a shard.
     """
 
     name: str
@@ -41,6 +73,10 @@ class ShardRecord:
     rows: int
     sha256: str
     made_by: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not _SHARD.fullmatch(self.name):  # it becomes a path
+            raise ValueError(f"the name {self.name!r} is not one of a shard, such as {shard_name('train', 0, 4)}")
 
 
 @dataclass(frozen=True)
@@ -77,21 +113,24 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        splits, latents = self.splits, self.latents
         is_sound = {
-            "splits": isinstance(splits, Mapping) and all(_is_count(count, 0) for count in splits.values()),
+            "splits": all(_is_split_name(name) and _is_count(count, 0) for name, count in self.splits.items()),
             "rows_per_shard": _is_count(self.rows_per_shard, 1),
             "resolution": _is_count(self.resolution, 1),
             "seed": self.seed is None or _is_count(self.seed, 0),
-            "latents": isinstance(latents, str) or (isinstance(latents, Mapping) and set(latents) >= set(splits)),
-            "pairs": self.pairs is None or isinstance(self.pairs, str),
-            "render": isinstance(self.render, Mapping),
+            "latents": isinstance(self.latents, str) or set(self.latents) >= set(self.splits),
         }
         wrong = [f"{name} is {getattr(self, name)!r}" for name, sound in is_sound.items() if not sound]
         if wrong:
             raise ValueError(
-                f"{', '.join(wrong)}: expected counts of images by split, a positive number of rows a shard and of "
-                "pixels, a seed or none, a source of latents for every split, a conditional or none, and settings"
+                f"{', '.join(wrong)}: expected counts of images by split, the splits named like folders, a positive "
+                "number of rows per shard and of pixels, a seed or null, and a source of latents for every split"
+            )
+        many = [split for split in self.splits if self.shards_of(split) > _MOST_SHARDS]
+        if many:
+            raise ValueError(
+                f"the split {many[0]!r} would have {self.shards_of(many[0]):,} shards; at most {_MOST_SHARDS:,} can be "
+                "named, so put more rows into each"
             )
 
     def shards_of(self, split: str) -> int:
@@ -140,9 +179,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain data."""
-        data = asdict(self)
-        data["factors"] = self.factors.to_json()
-        data["shards"] = list(data["shards"])
+        data: dict[str, Any] = codec.to_json(self)
         return data
 
     @classmethod
@@ -150,22 +187,19 @@ class Manifest:
         """Return the manifest that :meth:`to_json` wrote.
 
         Raises:
-            DatasetError: if a field is missing, unknown, or of a later schema version.
+            DatasetError: if a field is missing, unknown or wrong, or it is of another schema version.
         """
-        version = data.get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise DatasetError(f"the manifest has schema version {version}; this ident3d reads {SCHEMA_VERSION}")
+        if isinstance(data, Mapping) and data.get("schema_version") != SCHEMA_VERSION:
+            version = data.get("schema_version")
+            raise DatasetError(f"the manifest has schema version {version!a}; this ident3d reads {SCHEMA_VERSION}")
         try:
-            fields = dict(data)
-            fields["factors"] = Factors.from_json(fields["factors"])
-            fields["shards"] = tuple(ShardRecord(**record) for record in fields["shards"])
-            return cls(**fields)
-        except (KeyError, TypeError, ValueError) as error:
+            return codec.from_json(cls, data, "manifest")
+        except ValueError as error:
             raise DatasetError(f"the manifest is not one of ident3d: {error}") from error
 
     def write(self, root: Path) -> None:
         """Write the manifest into the folder ``root``, atomically."""
-        write_text(root / MANIFEST_NAME, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+        write_text(root / MANIFEST_NAME, codec.dumps(self.to_json()))
 
     @classmethod
     def read(cls, root: Path) -> "Manifest":
@@ -177,11 +211,9 @@ class Manifest:
         """
         path = root / MANIFEST_NAME
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = codec.read_file(path, _ADVICE)
         except ValueError as error:
-            raise DatasetError(f"{path} is not JSON: {error}") from error
-        if not isinstance(data, dict):
-            raise DatasetError(f"{path}: expected an object, got {type(data).__name__}")
+            raise DatasetError(str(error)) from error
         try:
             return cls.from_json(data)
         except DatasetError as error:
@@ -190,6 +222,11 @@ class Manifest:
 
 def _is_count(value: Any, least: int) -> bool:
     return type(value) is int and value >= least
+
+
+def _is_split_name(name: str) -> bool:
+    """Return whether a name can be that of a folder inside the dataset's own, and can be shown to people."""
+    return name.isprintable() and 0 < len(name) <= _LONGEST_NAME and name[0] not in ". " and not set(name) & set("/\\:")
 
 
 def _differences(ours: Any, theirs: Any, path: str) -> list[str]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +16,16 @@ import pyarrow.parquet as pq
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.files import atomic_file
-from ident3d.storage.manifest import MANIFEST_NAME, Manifest, shard_name
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, shard_name, shard_paths
 from ident3d.storage.split import StoredImages, StoredSplit, checked_latents
 
 __all__ = [
-    "DATA_FOLDER",
     "ROWS_PER_GROUP",
     "NativeSplit",
     "ShardReader",
     "ShardRows",
     "footer",
-    "native_splits",
     "schema",
-    "shard_paths",
     "write_shard",
 ]
 
@@ -197,21 +193,6 @@ def _images(encoded: Sequence[bytes]) -> pa.Array:
 def _vectors(latents: npt.NDArray[np.float32]) -> pa.Array:
     flat = np.ascontiguousarray(latents, dtype=np.float32).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float32()), latents.shape[1])
-
-
-DATA_FOLDER = "data"
-_SHARD = re.compile(r"(?P<split>\w+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
-
-
-def native_splits(root: Path) -> list[str]:
-    """Return the splits of which at least one shard is there."""
-    matches = (_SHARD.fullmatch(path.name) for path in (root / DATA_FOLDER).glob("*.parquet"))
-    return sorted({match["split"] for match in matches if match}, reverse=True)
-
-
-def shard_paths(root: Path, split: str) -> list[Path]:
-    """Return the shards of a split that are there, in order."""
-    return sorted((root / DATA_FOLDER).glob(f"{split}-?????-of-?????.parquet"))
 
 
 class NativePositives(StoredImages):

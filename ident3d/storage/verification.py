@@ -18,8 +18,8 @@ from ident3d.latents import check_latents, sample_latents
 from ident3d.pairs.rendered import exact_positives
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, resolve_root
-from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
-from ident3d.storage.native import DATA_FOLDER, ShardReader
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord
+from ident3d.storage.native import ShardReader
 
 __all__ = ["images_faults", "latents_faults", "names_faults", "shard_faults", "verify"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from ident3d.errors import DatasetError
 from ident3d.files import nearest_folder, remove_unfinished, sha256_of, write_text
 from ident3d.storage.card import write_card
-from ident3d.storage.manifest import MANIFEST_NAME, Manifest, ShardRecord
-from ident3d.storage.native import DATA_FOLDER, ShardRows, write_shard
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord
+from ident3d.storage.native import ShardRows, write_shard
 from render.dataset.journal import Entry, Journal
 from render.dataset.plan import Plan, Shard
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from ident3d.errors import DatasetError
 from ident3d.randomness import generator
 from ident3d.storage.images import decode
-from ident3d.storage.manifest import Manifest
-from ident3d.storage.native import NativeSplit, native_splits
+from ident3d.storage.manifest import Manifest, native_splits
+from ident3d.storage.native import NativeSplit
 from ident3d.storage.split import StoredImages
 from render.dataset.plan import ImageId, Plan, Recipe
 from render.dataset.render import Renderer

@@ -88,7 +88,7 @@ def test_a_damaged_manifest_is_written_again_over_the_shards_that_are_there(tmp_
     before = Manifest.read(tmp_path).shards
     assert before
     (tmp_path / "manifest.json").write_text(damage)
-    with pytest.raises(DatasetError, match=r"not JSON(.|\n)*Delete that file and run the command"):
+    with pytest.raises(DatasetError, match=r"not strict JSON(.|\n)*Delete that file and run the command"):
         produce(tmp_path, small_plan(), Part(), FakePool())
     (tmp_path / "manifest.json").unlink()
     production = produce(tmp_path, small_plan(), Part(), FakePool())

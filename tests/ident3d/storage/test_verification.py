@@ -153,7 +153,7 @@ def test_a_damaged_manifest_does_not_hide_the_shards(tmp_path):
     root = _write(tmp_path, MANIFEST, {SECOND: lambda rows: _with_row(rows, "images", 2, b"no image")})
     (root / "manifest.json").write_text("{")
     faults = verify(root)
-    assert "not JSON" in faults[0]
+    assert "not strict JSON" in faults[0]
 
 
 def test_other_layouts_are_verified_as_their_readers_see_them(tmp_path):

@@ -64,19 +64,28 @@ def test_the_fingerprint_is_that_of_what_a_split_shows():
     assert replace(MANIFEST, factors=wider).fingerprint("train") != train
 
 
+LISTED = {"name": "train-00000-of-00001.parquet", "split": "train", "start": 0, "rows": 5, "sha256": "ab" * 32}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not JSON"),
+        ("", r"manifest\.json is not strict JSON: it is empty; restore it"),
+        ("{", r"manifest\.json is not strict JSON"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
         ("[]", "expected an object"),
         ("{}", "schema version None"),
         (json.dumps(MANIFEST.to_json() | {"schema_version": 99}), "schema version 99"),
         (json.dumps(MANIFEST.to_json() | {"colour": "red"}), "colour"),
         *(
-            (json.dumps(MANIFEST.to_json() | {name: value}), f"{name} is ")
+            (json.dumps(MANIFEST.to_json() | {name: value}), rf"manifest\.{name}[.:]|{name} is ")
             for name, value in [
                 ("splits", {"train": "many"}),
                 ("splits", ["train"]),
+                ("splits", {"../train": 4}),
+                ("splits", {"/x": 4}),
+                ("splits", {".": 4}),
+                ("splits", {"a\x1b[2J": 4}),
                 ("rows_per_shard", 0),
                 ("resolution", "64"),
                 ("seed", -1),
@@ -87,6 +96,10 @@ def test_the_fingerprint_is_that_of_what_a_split_shows():
             ]
         ),
         (json.dumps({k: v for k, v in MANIFEST.to_json().items() if k != "splits"}), "splits"),
+        (json.dumps(MANIFEST.to_json() | {"splits": {"train": 10**15}, "rows_per_shard": 1}), "at most 99,999"),
+        (json.dumps(MANIFEST.to_json() | {"shards": [LISTED | {"name": "../../x.parquet"}]}), "not one of a shard"),
+        (json.dumps(MANIFEST.to_json() | {"shards": [LISTED | {"rows": 1.5}]}), r"shards\[0\]\.rows: expected an int"),
+        (json.dumps(MANIFEST.to_json() | {"splits": {"train": "x"}, "seed": "y"}), r"(?s)splits\.train.*seed"),
     ],
 )
 def test_a_damaged_or_foreign_manifest_is_refused(tmp_path, text, said):

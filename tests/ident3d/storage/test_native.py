@@ -10,7 +10,8 @@ import pytest
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.storage.images import encode_png
-from ident3d.storage.native import NativeSplit, ShardRows, native_splits, write_shard
+from ident3d.storage.manifest import native_splits
+from ident3d.storage.native import NativeSplit, ShardRows, write_shard
 
 SECOND = "train-00001-of-00003.parquet"
 

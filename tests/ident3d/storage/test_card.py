@@ -13,7 +13,7 @@ from ident3d.storage.native import ShardRows, schema, write_shard
 
 MANIFEST = Manifest(
     splits={"train": 20, "test": 10},
-    rows_per_shard=10,
+    rows_per_shard=1000,
     resolution=16,
     seed=0,
     render={"hue_map": "wrapped", "quality": {"name": "draft", "samples": 2, "denoiser": {"quality": "HIGH"}}},
