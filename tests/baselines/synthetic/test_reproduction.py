@@ -137,7 +137,7 @@ def test_the_command_refuses_what_cannot_be(tmp_path):
     with pytest.raises(ValueError, match="0 or more, not -1"):
         Reproduce("table1", first_seed=-1, out=tmp_path).run()
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="the device .cuda. cannot be used here"):
+        with pytest.raises(ValueError, match=r"the device .cuda. cannot be used here"):
             Reproduce("table1", device="cuda", out=tmp_path).run()
 
 
