@@ -1,25 +1,35 @@
-"""Conditionals: the distribution of a positive's latents around its anchor's, on every kind of space."""
+"""Conditionals: the distribution of a positive's latents around its anchor's, on every kind of space.
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
+What each offers stands in :mod:`~ident3d.conditionals.conditional`, and how it is written as text in
+:mod:`~ident3d.conditionals.text`. To add one whose factors are independent, with a density of any form, derive it from
+:class:`~ident3d.conditionals.FactorwiseConditional`.
+"""
+
+from ident3d.conditionals.conditional import CONDITIONALS, Conditional, Coordinate, Scales, ScalesLike, per_factor
 from ident3d.conditionals.exponential import GeneralizedNormal, Laplace, Normal
+from ident3d.conditionals.factorwise import FactorwiseConditional
+from ident3d.conditionals.information import mutual_information_per_factor, true_mutual_information
 from ident3d.conditionals.product import Product
-from ident3d.conditionals.scales import Widths, WidthsLike, per_factor
 from ident3d.conditionals.sphere import AnisotropicNormal, VonMisesFisher
 from ident3d.conditionals.text import parse
 from ident3d.conditionals.uniform import Uniform
 
 __all__ = [
+    "CONDITIONALS",
     "AnisotropicNormal",
     "Conditional",
     "Coordinate",
+    "FactorwiseConditional",
     "GeneralizedNormal",
     "Laplace",
     "Normal",
     "Product",
+    "Scales",
+    "ScalesLike",
     "Uniform",
     "VonMisesFisher",
-    "Widths",
-    "WidthsLike",
+    "mutual_information_per_factor",
     "parse",
     "per_factor",
+    "true_mutual_information",
 ]

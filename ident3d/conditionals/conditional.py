@@ -1,158 +1,70 @@
-"""What every conditional is: the distribution of a positive around its anchor."""
+"""What every conditional is, the distribution of a positive around its anchor, and the scales of most of them."""
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.numerics import power_integral
+from ident3d.factors import FACTORS, Factors
+from ident3d.registry import Registry
 from ident3d.spaces import Box, Space
 
-__all__ = ["Conditional", "Coordinate", "check_conditional", "check_generator"]
+__all__ = [
+    "CONDITIONALS",
+    "REST",
+    "Conditional",
+    "Coordinate",
+    "Scales",
+    "ScalesLike",
+    "as_tensor",
+    "check_conditional",
+    "check_generator",
+    "columns_by_name",
+    "per_factor",
+    "positive",
+]
 
-_FALL = 42.0  # exp(-42) is below float64's resolution
-_FLAT = 2.0**-53  # a width of the interval, in units of the scale, over which the density does not change
-_OUTER_NODES = 128
-_INNER_NODES = 96
-
-Array = npt.NDArray[np.float64]
+CONDITIONALS: Registry[Callable[..., "Conditional"]] = Registry("conditional")
+"""What makes a conditional, by the name that stands for it in text; see :mod:`ident3d.conditionals.text`."""
 
 
-@dataclass(frozen=True)
-class Coordinate:
-    """A density proportional to exp(-|z_pos - z|^p / scale^p), truncated to an interval where the space has walls.
+class Coordinate(ABC):
+    """The law of one factor of a positive given its anchor's, where the factors are independent."""
 
-    Attributes:
-        p: the exponent, 1 or larger.
-        scale: the width, infinite for the uniform law.
-    """
-
-    p: float
-    scale: float
-
+    @abstractmethod
     def displacement_std(self, width: float) -> float:
         """Return the standard deviation of z_pos - z, over anchors z that are uniform on an interval.
 
         Args:
             width: the interval's width; infinite where there are no walls.
         """
-        if math.isinf(width):
-            return self.scale * math.sqrt(math.gamma(3 / self.p) / math.gamma(1 / self.p))
-        if width <= _FLAT * self.scale:
-            return width / math.sqrt(6)
-        return self.scale * math.sqrt(_mean_square(self.p, width / self.scale))
 
+    @abstractmethod
     def information(self, width: float) -> float:
         """Return the mutual information of z and z_pos in nats, for a z that is uniform on an interval.
 
-        The positive is not uniform: it piles up less near the walls than elsewhere, which this takes into account.
-
         Args:
-            width: the interval's width.
+            width: the interval's width, finite.
         """
-        if width <= _FLAT * self.scale:
-            return 0.0
-        return max(0.0, _information(self.p, width / self.scale))  # a very wide conditional leaves rounding alone
-
-
-@lru_cache(maxsize=4096)
-def _mean_square(p: float, width: float) -> float:
-    """Return the mean of (z_pos - z)^2 at scale 1: over anchors uniform on [0, width]."""
-    z, weights, interior = _from_wall(p, width)
-    near, far = _walls(z, p, width)
-    square = (_moment(2, near, p) + _moment(2, far, p)) / (_moment(0, near, p) + _moment(0, far, p))
-    plain = math.gamma(3 / p) / math.gamma(1 / p)
-    return float(2 / width * (square @ weights + interior * plain))
-
-
-@lru_cache(maxsize=4096)
-def _information(p: float, width: float) -> float:
-    """Return the mutual information at scale 1, for anchors uniform on [0, width].
-
-    It is h(q) - E h(z), with h(z) the entropy of the positive given its anchor, which is ln Z(z) + E |z_pos - z|^p in
-    closed form, and q(x) the marginal density of the positive, the mean of exp(-|x - z|^p) / Z(z) over anchors.
-    """
-    x, weights, interior = _from_wall(p, width)
-    near, far = _walls(x, p, width)
-    mass = _moment(0, near, p) + _moment(0, far, p)
-    edge = near * np.exp(-(near**p)) + far * np.exp(-(far**p))
-    entropy = np.log(mass) + (1 - edge / mass) / p
-    density = _marginal(x, p, width)
-    surprise = -width * density * np.log(density)
-    plain = math.log(2 * math.gamma(1 + 1 / p)) + 1 / p
-    return float(2 / width * ((surprise - entropy) @ weights + interior * (math.log(width) - plain)))
-
-
-def _marginal(x: Array, p: float, width: float) -> Array:
-    """Return the density of the positive at each x, for anchors uniform on [0, width]."""
-    density = np.zeros_like(x)
-    nodes, weights = _graded(_INNER_NODES, 3)
-    for wall, side in ((x, -1.0), (width - x, 1.0)):
-        reach = np.minimum(wall, _reach(p))[:, None]
-        distance = reach * nodes  # (points, nodes): from the positive to the anchor
-        anchor = x[:, None] + side * distance
-        near, far = _walls(anchor, p, width)
-        mass = _moment(0, near, p) + _moment(0, far, p)
-        density += (np.exp(-(distance**p)) / mass * reach) @ weights
-    return density / width
-
-
-def _from_wall(p: float, width: float) -> tuple[Array, Array, float]:
-    """Return nodes and weights for the part of [0, width / 2] that feels the wall at 0, and the length of the rest.
-
-    Beyond twice the density's reach from both walls, everything is as if there were no walls.
-    """
-    end = min(width / 2, 2 * _reach(p))
-    # The larger p is, the sharper is the bend of the density at a distance of 1 from a wall.
-    bends = sorted({0.0, end, *(place for place in (1.0, width - 1) if 0 < place < end)})
-    start, length = np.array(bends[:-1])[:, None], np.diff(bends)[:, None]
-    nodes, weights = _graded(_OUTER_NODES, 2)
-    return (start + length * nodes).ravel(), (length * weights).ravel(), width / 2 - end
-
-
-def _walls(x: Array, p: float, width: float) -> tuple[Array, Array]:
-    """Return the distances from x to both walls, at most so far as the density reaches."""
-    return np.clip(x, 0, _reach(p)), np.clip(width - x, 0, _reach(p))
-
-
-def _reach(p: float) -> float:
-    return float(_FALL ** (1 / p))
-
-
-def _moment(order: int, wall: Array, p: float) -> Array:
-    """Return the integral of y^order exp(-y^p) from 0 to ``wall``."""
-    moment: Array = power_integral(torch.from_numpy(wall), p, order).numpy()
-    return moment
-
-
-@lru_cache(maxsize=4)
-def _graded(count: int, grade: int) -> tuple[Array, Array]:
-    """Return nodes and weights over [0, 1] for functions that are rough at 0: Gauss-Legendre in x^(1 / grade)."""
-    from scipy import special  # here, because nothing that is drawn needs it
-
-    nodes, weights = special.roots_legendre(count)
-    unit = (nodes + 1) / 2
-    return unit**grade, grade * unit ** (grade - 1) * weights / 2
 
 
 class Conditional(ABC):
     """The distribution p(z_pos | z) of a positive's latents around those of its anchor.
 
     A conditional is a frozen dataclass of its numbers: hashable, picklable, equal to another with the same numbers.
-    ``str(conditional)`` is its canonical text, which :func:`ident3d.conditionals.parse` reads back.
+    ``str(conditional)`` is its canonical text, which :func:`ident3d.conditionals.parse` reads back. One whose factors
+    are independent, with one density at several scales, is easier to write as a
+    :class:`~ident3d.conditionals.FactorwiseConditional`.
 
     Attributes:
-        name: its name in the canonical text.
         spaces: the kinds of space that it is defined on.
     """
 
-    name: ClassVar[str]
     spaces: ClassVar[tuple[type[Space], ...]]
 
     def sample(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
@@ -207,7 +119,7 @@ class Conditional(ABC):
         return density.to(torch.promote_types(z_pos.dtype, torch.float32))
 
     def check(self, space: Space) -> None:
-        """Raise ValueError if this conditional is not defined on ``space``, or its widths do not fit it."""
+        """Raise ValueError if this conditional is not defined on ``space``, or its scales do not fit it."""
         if not isinstance(space, self.spaces):
             fitting = " or ".join(kind.__name__ for kind in self.spaces)
             raise ValueError(f"{self} is not defined on {space}; it is on {fitting}")  # noqa: TRY004 - a Space of the wrong kind is a wrong value
@@ -216,7 +128,7 @@ class Conditional(ABC):
 
     @property
     def dim(self) -> int | None:
-        """The number of factors that the widths are given for; None where one number holds for any number of them."""
+        """The number of factors that the scales are given for; None where one number holds for any number of them."""
         return None
 
     def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
@@ -239,6 +151,22 @@ class Conditional(ABC):
         width = space.width if isinstance(space, Box) else math.inf
         return tuple(law.displacement_std(width) for law in self.coordinates(space))
 
+    def mutual_information(self, space: Space) -> float:
+        """Return the mutual information of z and z_pos in nats, for anchors z that are uniform on the space.
+
+        On a box the factors are independent and their informations add.
+
+        Raises:
+            ValueError: if the conditional is not defined on the space, or its mutual information is not known there.
+        """
+        self.check(space)
+        if isinstance(space, Box):
+            return math.fsum(law.information(space.width) for law in self.coordinates(space))
+        raise ValueError(
+            f"the mutual information of {self} on {space} is not known: the marginal of the positive has no closed "
+            "form there; von_mises_fisher, anisotropic_normal and a normal with one sigma have one"
+        )
+
     @abstractmethod
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
         """Draw positives, (B, dim) float64, for (B, dim) float64 anchors that lie in the space to the last digit."""
@@ -249,7 +177,13 @@ class Conditional(ABC):
 
     def __str__(self) -> str:
         numbers = (f"{field.name}={_text(getattr(self, field.name))}" for field in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
-        return f"{self.name}({', '.join(numbers)})"
+        return f"{self.text_name()}({', '.join(numbers)})"
+
+    @classmethod
+    def text_name(cls) -> str:
+        """Return what stands for this class in text: its name in CONDITIONALS, or ``package.module:Class``."""
+        names = (name for name, builder in CONDITIONALS.items() if builder is cls)
+        return next(names, f"{cls.__module__}:{cls.__qualname__}")
 
 
 def check_conditional(conditional: Any) -> None:
@@ -274,3 +208,118 @@ def check_generator(generator: torch.Generator, device: torch.device | None = No
 
 def _text(value: float | tuple[float, ...]) -> str:
     return f"[{', '.join(map(repr, value))}]" if isinstance(value, tuple) else repr(value)
+
+
+REST = "rest"
+"""The name that stands for every column that no other name covers."""
+
+
+def columns_by_name(names: Iterable[str], factors: Factors) -> dict[str, tuple[int, ...]]:
+    """Give every column of the factors to one name.
+
+    A factor's own name goes before its group's, and its group's before :data:`REST`. So with the names "rotation",
+    "rotation_x" and "rest", column rotation_x belongs to "rotation_x", the other rotations to "rotation", and
+    everything else to "rest".
+
+    Args:
+        names: names of factors, names of groups, or "rest".
+        factors: the factors, one a column.
+
+    Returns:
+        The columns of each name, in the order of ``names``.
+
+    Raises:
+        ValueError: if a name is unknown or stands for no column, or a column has no name.
+    """
+    columns: dict[str, list[int]] = {name: [] for name in names}
+    known = (*factors.names, *factors.groups, REST)
+    unknown = [str(name) for name in columns if name not in known]
+    if unknown:
+        raise ValueError(
+            f"no factor or group is called {', '.join(unknown)}; the factors are {', '.join(factors.names)}, "
+            f"the groups {', '.join(factors.groups)}, and {REST} stands for all others"
+        )
+    left_out = []
+    for column, factor in enumerate(factors):
+        owner = next((name for name in (factor.name, factor.group, REST) if name in columns), None)
+        if owner is None:
+            left_out.append(factor.name)
+        else:
+            columns[owner].append(column)
+    if left_out:
+        raise ValueError(f"nothing is given for {', '.join(left_out)}; name them, their group, or {REST}")
+    idle = [name for name, owned in columns.items() if not owned]
+    if idle:
+        raise ValueError(f"no column is left for {', '.join(idle)}: other names cover them all")
+    return {name: tuple(owned) for name, owned in columns.items()}
+
+
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
+Scales = float | tuple[float, ...]
+"""One positive number for all factors, or a tuple with one for each."""
+
+ScalesLike = float | Sequence[float] | Mapping[str, float] | Tensor | np.ndarray[Any, Any]
+"""What a conditional takes for its scales; see :func:`per_factor`."""
+
+
+def per_factor(value: ScalesLike, what: str, factors: Factors = FACTORS) -> Scales:
+    """Return scales as a float or as a tuple of floats.
+
+    Args:
+        value: a number for all factors; a sequence, array or tensor with one number a column; or a mapping from
+            names of factors or groups ("rest" for all others) to numbers, as in ``{"hue": 0.5, "rest": 0.1}``.
+        what: their name, for messages.
+        factors: the factors that the names of a mapping refer to.
+
+    Returns:
+        A float, or a tuple of floats in the order of the columns.
+
+    Raises:
+        TypeError: if a scale is not a number.
+        ValueError: if a scale is not in [1e-30, 1e30], there are none, or names and factors do not fit.
+    """
+    if isinstance(value, Tensor | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        columns = columns_by_name(value, factors)
+        scales = [0.0] * len(factors)
+        for name, owned in columns.items():
+            scale = positive(value[name], f"{what} of {name}")
+            for column in owned:
+                scales[column] = scale
+        return tuple(scales)
+    if isinstance(value, Sequence):
+        if not value:
+            raise ValueError(f"{what} must be a number, or one number for each factor, not an empty list")
+        return tuple(positive(scale, f"{what} of column {column}") for column, scale in enumerate(value))
+    return positive(value, what)
+
+
+def positive(value: Any, what: str, *, or_zero: bool = False) -> float:
+    """Return ``value`` as a float, in [1e-30, 1e30], so that its powers are numbers too.
+
+    Args:
+        value: the number.
+        what: its name, for messages.
+        or_zero: whether 0 will do as well.
+
+    Raises:
+        TypeError: if it is not a number.
+        ValueError: if it is not positive, or out of that range.
+    """
+    if isinstance(value, bool | np.bool_ | str | bytes) or not hasattr(value, "__float__"):
+        raise TypeError(f"{what} must be a number, not {value!r}")
+    number = float(value)
+    if or_zero and number == 0:
+        return 0.0
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{what} must be {'0 or larger' if or_zero else 'positive'} and finite, not {number}")
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{what} must lie between {_SMALLEST:.0e} and {_LARGEST:.0e}, not {number}")
+    return number
+
+
+def as_tensor(scales: Scales, device: torch.device) -> Tensor:
+    """Return scales as a float64 tensor on ``device``: () for one number, (dim,) for one per factor."""
+    return torch.tensor(scales, dtype=torch.float64, device=device)

@@ -6,12 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
-from ident3d.conditionals.numerics import draw_by_rejection, gauss_legendre, power_integral, radial_integral
-from ident3d.conditionals.scales import Widths, WidthsLike, as_tensor, per_factor, positive
+from ident3d.conditionals.conditional import (
+    CONDITIONALS,
+    Conditional,
+    Coordinate,
+    Scales,
+    ScalesLike,
+    as_tensor,
+    per_factor,
+    positive,
+)
+from ident3d.conditionals.factorwise import FactorwiseConditional, distance_to_walls
+from ident3d.conditionals.numerics import (
+    draw_by_rejection,
+    gauss_legendre,
+    information_of_power,
+    mean_square_of_power,
+    power_integral,
+    radial_integral,
+)
 from ident3d.spaces import Box, Space, Sphere, Unbounded
 
 __all__ = ["ExponentialPower", "GeneralizedNormal", "Laplace", "Normal", "projected_log_density", "two_sided_uniform"]
@@ -32,7 +49,7 @@ def projected_log_density(u: Tensor, z: Tensor, scale: Tensor, p: float) -> Tens
     Args:
         u: (B, n) float64 points on the unit sphere.
         z: (B, n) float64 anchors.
-        scale: () or (n,) float64 widths.
+        scale: () or (n,) float64 scales.
         p: the exponent, 1 or larger, so that the integrand is log-concave.
 
     Returns:
@@ -105,7 +122,7 @@ def _log_integrand(r: Tensor, slope: Tensor, offset: Tensor, p: float) -> Tensor
     return (slope.shape[-1] - 1) * r.log() - gaps.abs().pow(p).sum(-1)
 
 
-class ExponentialPower(Conditional):
+class ExponentialPower(FactorwiseConditional):
     """A density proportional to exp(-|z_pos - z|^p / scale^p) in every factor.
 
     On a box each factor is truncated to the walls and normalised there: nothing is clipped, so no mass sits on a
@@ -119,59 +136,40 @@ class ExponentialPower(Conditional):
 
     @property
     @abstractmethod
-    def _power(self) -> float:
+    def power(self) -> float:
         """The exponent p, 1 or larger."""
 
-    @property
-    @abstractmethod
-    def _scale(self) -> Widths:
-        """The scale of exp(-|x / scale|^p)."""
+    def log_density(self, x: Tensor) -> Tensor:
+        """Return -|x|^p; see :meth:`FactorwiseConditional.log_density`."""
+        return -x.abs().pow(self.power)
 
-    @abstractmethod
-    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw numbers in [-left, right] with a density proportional to exp(-|x|^p).
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw x without walls: (n,) float64, on the generator's device."""
+        far = torch.full((n,), torch.inf, dtype=torch.float64, device=generator.device)
+        return self.draw_between(far, far, generator)
 
-        Args:
-            left: (B, dim) float64 distances to the lower wall, 0 or larger, infinite where there is none.
-            right: (B, dim) float64 distances to the upper wall.
-            generator: source of the randomness.
+    def mean_square(self, width: float) -> float:
+        """Return the mean of x^2; see :meth:`FactorwiseConditional.mean_square`."""
+        return mean_square_of_power(self.power, width)
 
-        Returns:
-            (B, dim) float64; rounding may overstep a wall by an ulp.
-        """
-
-    @abstractmethod
-    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
-
-    @property
-    def dim(self) -> int | None:
-        """The number of factors that the widths are given for; None where one width holds for any number of them."""
-        return len(self._scale) if isinstance(self._scale, tuple) else None
+    def information(self, width: float) -> float:
+        """Return the mutual information of a factor; see :meth:`FactorwiseConditional.information`."""
+        return information_of_power(self.power, width)
 
     def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
         """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
         self.check(space)
-        if isinstance(space, Sphere):
-            return super().coordinates(space)
-        scales = self._scale if isinstance(self._scale, tuple) else (self._scale,) * space.dim
-        return tuple(Coordinate(self._power, scale) for scale in scales)
-
-    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
-        """Draw positives, truncated or projected; see :meth:`Conditional.sample_unchecked`."""
-        scale = as_tensor(self._scale, z.device)
-        return z + scale * self._draw(*_reach(z, scale, space), generator)
+        return Conditional.coordinates(self, space) if isinstance(space, Sphere) else super().coordinates(space)
 
     def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
         """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
-        scale = as_tensor(self._scale, z.device)
-        log_mass = self._log_mass(*_reach(z, scale, space)) + scale.log()
-        if isinstance(space, Sphere):
-            unit = projected_log_density(z_pos / space.radius, z / space.radius, scale / space.radius, self._power)
-            # Scaling to the unit sphere divides dim scales by the radius, and dim - 1 lengths on the surface.
-            return unit - log_mass.sum(-1) + math.log(space.radius)
-        distance = ((z_pos - z) / scale).abs()
-        return -(distance.pow(self._power) + log_mass).sum(-1)
+        if not isinstance(space, Sphere):
+            return super().log_prob_unchecked(z_pos, z, space)
+        scale = as_tensor(self.scales, z.device)
+        log_mass = self.log_mass(*distance_to_walls(z, scale, space)) + scale.log()
+        unit = projected_log_density(z_pos / space.radius, z / space.radius, scale / space.radius, self.power)
+        # Scaling to the unit sphere divides dim scales by the radius, and dim - 1 lengths on the surface.
+        return unit - log_mass.sum(-1) + math.log(space.radius)
 
 
 def two_sided_uniform(left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
@@ -189,14 +187,6 @@ def two_sided_uniform(left: Tensor, right: Tensor, generator: torch.Generator) -
     return unit.clamp_(min=2.0**-54) * (left + right) - left
 
 
-def _reach(z: Tensor, scale: Tensor, space: Space) -> tuple[Tensor, Tensor]:
-    """Return how far the walls are below and above each coordinate, in units of ``scale``; infinite without walls."""
-    if isinstance(space, Box):
-        return (z - space.low) / scale, (space.high - z) / scale
-    far = torch.full_like(z, torch.inf)
-    return far, far
-
-
 @dataclass(frozen=True, init=False)
 class GeneralizedNormal(ExponentialPower):
     """The generalised normal conditional: exp(-|z_pos - z|^p / scale^p) in every factor.
@@ -207,15 +197,13 @@ class GeneralizedNormal(ExponentialPower):
 
     Attributes:
         p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.
-        scale: where the density has fallen by the factor e: one number, or one a factor.
+        scale: where the density has fallen by the factor e: one number, or one per factor.
     """
 
-    name: ClassVar[str] = "generalized_normal"
-
     p: float
-    scale: Widths
+    scale: Scales
 
-    def __init__(self, p: float, scale: WidthsLike) -> None:
+    def __init__(self, p: float, scale: ScalesLike) -> None:
         exponent = positive(p, "p")
         if exponent < 1:
             raise ValueError(f"p must be 1 or larger, not {exponent}: below 1, |x|^p is no power of a metric")
@@ -223,14 +211,12 @@ class GeneralizedNormal(ExponentialPower):
         object.__setattr__(self, "scale", per_factor(scale, "scale"))
 
     @property
-    def _power(self) -> float:
+    def power(self) -> float:
+        """The exponent p."""
         return self.p
 
-    @property
-    def _scale(self) -> Widths:
-        return self.scale
-
-    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
         drawn = draw_by_rejection(
             left_mass, lambda rows: self._propose(left_mass[rows], right_mass[rows], generator), generator
@@ -255,7 +241,8 @@ class GeneralizedNormal(ExponentialPower):
         tail = -torch.expm1(-self.p * (wall - 1).clamp(min=0)) / (math.e * self.p)
         return wall.clamp(max=1) + tail
 
-    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
         return (power_integral(left, self.p) + power_integral(right, self.p)).log()
 
 
@@ -266,29 +253,26 @@ class Laplace(ExponentialPower):
     Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
 
     Attributes:
-        scale: mean absolute displacement before truncation: one number, or one a factor.
+        scale: mean absolute displacement before truncation: one number, or one per factor.
     """
 
-    name: ClassVar[str] = "laplace"
+    scale: Scales
 
-    scale: Widths
-
-    def __init__(self, scale: WidthsLike) -> None:
+    def __init__(self, scale: ScalesLike) -> None:
         object.__setattr__(self, "scale", per_factor(scale, "scale"))
 
     @property
-    def _power(self) -> float:
+    def power(self) -> float:
+        """The exponent p."""
         return 1.0
 
-    @property
-    def _scale(self) -> Widths:
-        return self.scale
-
-    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         mass = two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator)
         return -mass.sign() * torch.log1p(-mass.abs())
 
-    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
         return (-torch.expm1(-left) - torch.expm1(-right)).log()
 
 
@@ -303,29 +287,65 @@ class Normal(ExponentialPower):
     Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
 
     Attributes:
-        sigma: standard deviation before truncation, in the latents' unit: one number, or one a factor.
+        sigma: standard deviation before truncation, in the latents' unit: one number, or one per factor.
     """
 
-    name: ClassVar[str] = "normal"
+    sigma: Scales
 
-    sigma: Widths
-
-    def __init__(self, sigma: WidthsLike) -> None:
+    def __init__(self, sigma: ScalesLike) -> None:
         object.__setattr__(self, "sigma", per_factor(sigma, "sigma"))
 
     @property
-    def _power(self) -> float:
+    def power(self) -> float:
+        """The exponent p."""
         return 2.0
 
     @property
-    def _scale(self) -> Widths:
+    def scales(self) -> Scales:
+        """sqrt(2) sigma: where the density has fallen by the factor e."""
         if isinstance(self.sigma, tuple):
             return tuple(_SQRT_2 * sigma for sigma in self.sigma)
         return _SQRT_2 * self.sigma
 
-    def _draw(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         # erf is odd and precise near 0, so both tails and both narrow and wide walls keep their digits.
         return torch.erfinv(two_sided_uniform(torch.erf(left), torch.erf(right), generator))
 
-    def _log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
         return (torch.erf(left) + torch.erf(right)).log() + (_HALF_LOG_PI - math.log(2))
+
+    def mutual_information(self, space: Space) -> float:
+        """Return the mutual information; on a sphere it is known for one sigma."""
+        self.check(space)
+        if isinstance(space, Sphere) and self.dim is None:
+            return _isotropic_information(self, space)
+        return super().mutual_information(space)
+
+
+_ANGLES = 64
+
+
+def _isotropic_information(conditional: Conditional, space: Sphere) -> float:
+    """Integrate over the angle to the anchor: where the density depends on it alone, positives are uniform."""
+    n = space.dim
+    edges = torch.from_numpy(np.geomspace(1e-6, math.pi, _ANGLES + 1))
+    edges[0] = 0.0
+    nodes, weights = gauss_legendre(_NODES, edges.device)
+    half = edges.diff().unsqueeze(-1) / 2
+    angle = (edges[:-1].unsqueeze(-1) + half * (1 + nodes)).flatten()
+    z = torch.zeros(len(angle), n, dtype=torch.float64)
+    z[:, 0] = 1.0
+    z_pos = torch.zeros_like(z)
+    z_pos[:, 0], z_pos[:, 1] = angle.cos(), angle.sin()
+    log_density = conditional.log_prob(space.radius * z_pos, space.radius * z, space) + (n - 1) * math.log(space.radius)
+    ring = math.log(2) if n == 2 else Sphere(n - 1).log_volume  # the surface at a given angle, over sin^(n-2)
+    log_surface = ring + (n - 2) * angle.sin().log()
+    mass = (log_surface + log_density).exp() * (half * weights).flatten()
+    return float((mass * (log_density + Sphere(n).log_volume)).sum())
+
+
+CONDITIONALS.register("normal", Normal)
+CONDITIONALS.register("laplace", Laplace)
+CONDITIONALS.register("generalized_normal", GeneralizedNormal)

@@ -7,8 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
-from ident3d.conditionals.scales import columns_by_name
+from ident3d.conditionals.conditional import CONDITIONALS, Conditional, Coordinate, columns_by_name
 from ident3d.factors import FACTORS, Factors
 from ident3d.spaces import Box, Space, Unbounded
 
@@ -34,11 +33,10 @@ class Product(Conditional):
         parts: pairs (columns, conditional), in the order of their first columns.
 
     Raises:
-        TypeError: if a part is no conditional, or its key neither a name nor columns.
+        TypeError: if a part is not a conditional, or its key neither a name nor columns.
         ValueError: if names or columns are unknown, missing or given twice, or a part does not fit its columns.
     """
 
-    name: ClassVar[str] = "product"
     spaces: ClassVar[tuple[type[Space], ...]] = (Box, Unbounded)
 
     parts: tuple[tuple[Columns, Conditional], ...]
@@ -100,7 +98,7 @@ class Product(Conditional):
         return log_density
 
     def __str__(self) -> str:
-        return f"{self.name}({{{', '.join(f'{list(columns)}: {part}' for columns, part in self.parts)}}})"
+        return f"{self.text_name()}({{{', '.join(f'{list(columns)}: {part}' for columns, part in self.parts)}}})"
 
     def __repr__(self) -> str:
         return f"Product({{{', '.join(f'{columns}: {part!r}' for columns, part in self.parts)}}})"
@@ -132,3 +130,6 @@ def _check_cover(pairs: Sequence[tuple[Columns, Conditional]]) -> None:
     for columns, part in pairs:
         if part.dim is not None and part.dim != len(columns):
             raise ValueError(f"{part} is given for {part.dim} factors, and stands for columns {list(columns)}")
+
+
+CONDITIONALS.register("product", Product)

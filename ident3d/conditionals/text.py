@@ -3,58 +3,55 @@
 The grammar is a small part of Python's, and nothing is evaluated::
 
     conditional := name | name "(" [value {"," value}] ")"         values by position, or as field=value
-    value       := number | "[" number, ... "]" | "{" name ":" number, ... "}"
-    product     := "product({" key ":" conditional, ... "})"
-    key         := name | "[" column, ... "]"
-
-A name in braces is a factor, a group, or "rest" for all others::
+    name        := a name in CONDITIONALS | package.module:Class
+    value       := number | "[" number, ... "]" | "{" factors ":" number, ... "}" | "{" key ":" conditional, ... "}"
+    key         := factors | "[" column, ... "]"
+    factors     := the name of a factor or a group, or "rest" for all others
 
     normal(sigma=0.1)
     normal(sigma=[0.1, 0.1, 0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     normal(sigma={position: 0.1, rest: 0.5})
     product({position: normal(sigma=0.1), hue: laplace(scale=0.5), rest: uniform()})
+    my_lab.tails:StudentT(df=3, scale=0.2)
 
-Names of conditionals may be written as their classes are; ``vmf`` is short for ``von_mises_fisher``.
+Names may be written as classes are, ``VonMisesFisher`` for ``von_mises_fisher``; ``vmf`` is short for it.
+
+A conditional of one's own needs no entry: ``package.module:Class`` imports the module and calls the class, which has to
+be derived from :class:`~ident3d.conditionals.Conditional`, with the numbers that are written. Nothing else is imported
+or called. A shorter name is one call away, ``CONDITIONALS.register("student_t", StudentT)``, where any function that
+returns a conditional will do; one that takes ``factors`` is given those that names refer to.
 """
 
 import ast
-from dataclasses import fields
+import inspect
+import io
+import tokenize
+from collections.abc import Callable
 from typing import Any
 
-from ident3d.conditionals.conditional import Conditional
-from ident3d.conditionals.exponential import GeneralizedNormal, Laplace, Normal
-from ident3d.conditionals.product import Product
-from ident3d.conditionals.scales import per_factor
-from ident3d.conditionals.sphere import AnisotropicNormal, VonMisesFisher
-from ident3d.conditionals.uniform import Uniform
+from ident3d.conditionals.conditional import CONDITIONALS, Conditional, per_factor
 from ident3d.factors import FACTORS, Factors
 
 __all__ = ["parse"]
 
-_CLASSES: tuple[type[Conditional], ...] = (
-    Normal,
-    Laplace,
-    GeneralizedNormal,
-    VonMisesFisher,
-    AnisotropicNormal,
-    Uniform,
-)
-_SHORT: dict[type[Conditional], tuple[str, ...]] = {VonMisesFisher: ("vmf",)}
-_LONGEST = 20_000  # characters; a per-factor list of 1,000 widths fits
+_LONGEST = 20_000  # characters; a list of 1,000 scales, one per factor, fits
+
+Builder = Callable[..., Conditional]
 
 
 def parse(text: str, factors: Factors = FACTORS) -> Conditional:
-    """Return the conditional that a text describes; the inverse of ``str`` and of ``repr``.
+    """Return the conditional that a text describes; the inverse of ``str``.
 
     Args:
-        text: such as ``"normal(sigma=0.1)"``; the grammar stands at the top of this module.
+        text: such as ``"normal(sigma=0.1)"`` or ``"my_lab.tails:StudentT(df=3, scale=0.2)"``; the grammar stands at
+            the top of this module.
         factors: the factors that names of factors and groups refer to.
 
     Returns:
         The conditional.
 
     Raises:
-        TypeError: if text is no string.
+        TypeError: if text is not a string.
         ValueError: if it cannot be read, names something unknown, or has numbers that the conditional refuses.
     """
     if not isinstance(text, str):
@@ -70,46 +67,118 @@ def parse(text: str, factors: Factors = FACTORS) -> Conditional:
 
 def _tree(text: str) -> ast.expr:
     try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"it is not of the form name(field=value, ...); {_known()}") from error
+        if "@" in text:
+            raise SyntaxError  # noqa: TRY301 - as any other sign that has no meaning here
+        return ast.parse(_with_operators(text), mode="eval").body
+    except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
+        raise ValueError(f"it is not of the form name(field=value, ...); {_choices()}") from error
+
+
+def _with_operators(text: str) -> str:
+    """Replace the colon of every ``package.module:Class`` by @, an operator of Python, which a colon is not.
+
+    Within braces, the first colon of an item parts its key from its value.
+    """
+    lines = text.splitlines(keepends=True)
+    open_brackets: list[str] = []  # "{" until the key of an item has been read, then ":"
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.OP:
+            continue
+        if token.string in "([{":
+            open_brackets.append(token.string)
+        elif token.string in ")]}" and open_brackets:
+            open_brackets.pop()
+        elif token.string == "," and open_brackets[-1:] == [":"]:
+            open_brackets[-1] = "{"
+        elif token.string == ":" and open_brackets[-1:] == ["{"]:
+            open_brackets[-1] = ":"
+        elif token.string == ":":
+            line, column = token.start
+            lines[line - 1] = f"{lines[line - 1][:column]}@{lines[line - 1][column + 1 :]}"
+    return "".join(lines)
 
 
 def _conditional(node: ast.expr, factors: Factors) -> Conditional:
-    call = ast.Call(func=node, args=[], keywords=[]) if isinstance(node, ast.Name) else node
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-        name = call.func.id.lower().replace("_", "")
-        if name == "product":
-            return _product(call, factors)
-        for kind in _CLASSES:
-            if name in {kind.name.replace("_", ""), *_SHORT.get(kind, ())}:
-                return kind(**_arguments(kind, call, factors))
-    raise ValueError(f"there is no conditional {_source(node)}; {_known()}")
+    of_module = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+    call = node.right if isinstance(node, ast.BinOp) and of_module else node
+    target = call.func if isinstance(call, ast.Call) else call
+    if isinstance(node, ast.BinOp) and of_module:
+        name = f"{_dotted(node.left)}:{_dotted(target)}"
+        builder = _of_module(name)
+    elif isinstance(target, ast.Name):
+        name = _entry(target.id)
+        builder = CONDITIONALS.find(name)
+    else:
+        raise ValueError(f"expected a conditional, found {_source(node)}; {_choices()}")
+    made = builder(**_arguments(name, builder, call, factors))
+    if not isinstance(made, Conditional):
+        raise TypeError(f"{name} makes {made!r}, which is not a conditional")
+    return made
 
 
-def _arguments(kind: type[Conditional], call: ast.Call, factors: Factors) -> dict[str, Any]:
-    names = _fields(kind)
-    if len(call.args) > len(names):
-        raise ValueError(f"{_signature(kind)} takes {len(names)} numbers or lists, not {len(call.args)}")
-    given = list(zip(names, call.args, strict=False))
-    given += [(keyword.arg or "**", keyword.value) for keyword in call.keywords]
+def _entry(name: str) -> str:
+    """Return the name in the registry that a name stands for, whether it is written as a function or as a class."""
+    squeezed = _squeezed(name)
+    return next((entry for entry in CONDITIONALS if _squeezed(entry) == squeezed), name)
+
+
+def _squeezed(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _of_module(name: str) -> Builder:
+    found = CONDITIONALS.find(name)
+    # A text may come from a dataset that somebody else made: it is not to call whatever it names.
+    if not (isinstance(found, type) and issubclass(found, Conditional)):
+        raise ValueError(f"{name} is not a class derived from ident3d.Conditional")  # noqa: TRY004 - the text is wrong
+    return found
+
+
+def _arguments(name: str, builder: Builder, node: ast.expr, factors: Factors) -> dict[str, Any]:
+    """Return what a builder is to be called with."""
+    fields = _fields(builder)
+    signature = f"{name}({', '.join(fields)})"
+    positional = node.args if isinstance(node, ast.Call) else []
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    if len(positional) > len(fields):
+        raise ValueError(
+            f"{signature} takes {len(fields)} value{'' if len(fields) == 1 else 's'}, not {len(positional)}"
+        )
+    given = list(zip(fields, positional, strict=False))
+    given += [(keyword.arg or "**", keyword.value) for keyword in keywords]
     arguments: dict[str, Any] = {}
-    for name, node in given:
-        if name not in names or name in arguments:
-            raise ValueError(f"{_signature(kind)} does not take {name}{' twice' if name in arguments else ''}")
-        arguments[name] = _value(node, name, factors)
-    missing = [name for name in names if name not in arguments]
+    for field, value in given:
+        if field not in fields or field in arguments:
+            raise ValueError(f"{signature} does not take {field}{' twice' if field in arguments else ''}")
+        arguments[field] = _value(value, field, factors)
+    missing = [field for field, has_default in fields.items() if not has_default and field not in arguments]
     if missing:
-        raise ValueError(f"{_signature(kind)} needs {', '.join(missing)}")
-    return arguments
+        raise ValueError(f"{signature} needs {', '.join(missing)}")
+    return arguments | ({_FACTORS: factors} if _FACTORS in inspect.signature(builder).parameters else {})
 
 
-def _product(call: ast.Call, factors: Factors) -> Product:
-    if len(call.args) != 1 or call.keywords or not isinstance(call.args[0], ast.Dict):
-        raise ValueError("a product is written product({position: normal(sigma=0.1), rest: uniform()})")
-    keys, values = call.args[0].keys, call.args[0].values
-    parts = [(_key(key), _conditional(value, factors)) for key, value in zip(keys, values, strict=True)]
-    return Product(parts, factors)  # type: ignore[arg-type]  # names and columns are told apart there
+_FACTORS = "factors"
+
+
+def _fields(builder: Builder) -> dict[str, bool]:
+    """Return the parameters that a text may give, and whether each has a default."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(builder).parameters.values()
+    return {p.name: p.default is not p.empty for p in parameters if p.kind in named and p.name != _FACTORS}
+
+
+def _value(node: ast.expr, field: str, factors: Factors) -> Any:
+    if isinstance(node, ast.List | ast.Tuple):
+        return tuple(_number(item) for item in node.elts)
+    if not isinstance(node, ast.Dict):
+        return _number(node, "a number, [number, ...] or {name: ..., ...}")
+    if not any(isinstance(value, ast.Name | ast.Call | ast.BinOp) for value in node.values):
+        names = [_name(key) for key in node.keys]
+        if len(set(names)) != len(names):
+            raise ValueError(f"every name may stand once, not {', '.join(names)}")
+        return per_factor(dict(zip(names, map(_number, node.values), strict=True)), field, factors)
+    keys = [_key(key) for key in node.keys]
+    return list(zip(keys, (_conditional(value, factors) for value in node.values), strict=True))
 
 
 def _key(node: ast.expr | None) -> str | tuple[int, ...]:
@@ -128,38 +197,29 @@ def _name(node: ast.expr | None) -> str:
     raise ValueError(f"expected the name of a factor or group, found {_source(node)}")
 
 
-def _value(node: ast.expr, name: str, factors: Factors) -> Any:
-    if isinstance(node, ast.List | ast.Tuple):
-        return tuple(_number(item) for item in node.elts)
-    if not isinstance(node, ast.Dict):
-        return _number(node)
-    keys = [_name(key) for key in node.keys]
-    if len(set(keys)) != len(keys):
-        raise ValueError(f"every name may stand once, not {', '.join(keys)}")
-    widths = dict(zip(keys, map(_number, node.values), strict=True))
-    return per_factor(widths, name, factors)
-
-
-def _number(node: ast.expr) -> float:
-    sign = 1.0
+def _number(node: ast.expr, expected: str = "a number") -> float:
+    sign = 1
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        sign, node = -1.0, node.operand
+        sign, node = -1, node.operand
     if isinstance(node, ast.Constant) and type(node.value) in {int, float}:
-        return sign * float(node.value)  # type: ignore[arg-type]  # the line above has checked it
-    raise ValueError(f"expected a number, found {_source(node)}")
+        number: float = node.value  # type: ignore[assignment]  # the line above has checked it
+        return sign * number
+    raise ValueError(f"expected {expected}, found {_source(node)}")
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return the dotted name that a node is."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    raise ValueError(f"expected package.module:Class, found {_source(node)}")
 
 
 def _source(node: ast.expr | None) -> str:
-    return "nothing" if node is None else ast.unparse(node)
+    return "nothing" if node is None else ast.unparse(node).replace(" @ ", ":")
 
 
-def _fields(kind: type[Conditional]) -> list[str]:
-    return [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every kind is a dataclass
-
-
-def _signature(kind: type[Conditional]) -> str:
-    return f"{kind.name}({', '.join(_fields(kind))})"
-
-
-def _known() -> str:
-    return f"known are {', '.join(map(_signature, _CLASSES))} and product({{factors: conditional, ...}})"
+def _choices() -> str:
+    known = (f"{name}({', '.join(_fields(builder))})" for name, builder in CONDITIONALS.items())
+    return f"choose from {', '.join(known)}, or name a class of your own as package.module:Class(...)"

@@ -7,10 +7,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ident3d.conditionals.conditional import Conditional, Coordinate
+from ident3d.conditionals.conditional import CONDITIONALS, Conditional, Coordinate
 from ident3d.spaces import Box, Space, Sphere
 
 __all__ = ["Uniform"]
+
+
+@dataclass(frozen=True)
+class _Anywhere(Coordinate):
+    """A factor that is uniform between the walls, wherever the anchor's is."""
+
+    def displacement_std(self, width: float) -> float:
+        return width / math.sqrt(6)
+
+    def information(self, width: float) -> float:  # noqa: ARG002 - the width does not matter
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,6 @@ class Uniform(Conditional):
     In a :class:`~ident3d.Product` it stands for style factors of which a pair shares nothing.
     """
 
-    name: ClassVar[str] = "uniform"
     spaces: ClassVar[tuple[type[Space], ...]] = (Box, Sphere)
 
     def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
@@ -28,13 +38,18 @@ class Uniform(Conditional):
         self.check(space)
         if not isinstance(space, Box):
             return super().coordinates(space)
-        return (Coordinate(p=1.0, scale=math.inf),) * space.dim
+        return (_Anywhere(),) * space.dim
 
     def displacement_std(self, space: Space) -> tuple[float, ...]:
         """Return the standard deviation of z_pos - z for every factor, over uniform anchors."""
         if isinstance(space, Sphere):
             return (space.radius * math.sqrt(2 / space.dim),) * space.dim
         return super().displacement_std(space)
+
+    def mutual_information(self, space: Space) -> float:
+        """Return 0; see :meth:`Conditional.mutual_information`."""
+        self.check(space)
+        return 0.0
 
     def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
         """Draw positives anywhere in the space; see :meth:`Conditional.sample_unchecked`."""
@@ -43,3 +58,6 @@ class Uniform(Conditional):
     def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:  # noqa: ARG002 - the anchor does not matter
         """Return the constant log density; see :meth:`Conditional.log_prob_unchecked`."""
         return z_pos.new_full((len(z_pos),), -space.log_volume)
+
+
+CONDITIONALS.register("uniform", Uniform)

@@ -20,11 +20,11 @@ from ident3d.conditionals import (
 )
 from ident3d.factors import Factor, Factors
 
-WIDTHS = (0.1, 0.1, 0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+SCALES = (0.1, 0.1, 0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
 CANONICAL = {
     "normal(sigma=0.1)": Normal(0.1),
     "normal(sigma=1e-05)": Normal(1e-5),
-    "normal(sigma=[0.1, 0.1, 0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])": Normal(WIDTHS),
+    "normal(sigma=[0.1, 0.1, 0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])": Normal(SCALES),
     "laplace(scale=0.05)": Laplace(0.05),
     "generalized_normal(p=3.0, scale=0.05)": GeneralizedNormal(3, 0.05),
     "generalized_normal(p=1.5, scale=[1.0, 2.0])": GeneralizedNormal(1.5, [1, 2]),
@@ -47,8 +47,8 @@ WRITTEN = {
     "vmf(kappa=1)": VonMisesFisher(1),
     "VonMisesFisher(1)": VonMisesFisher(1),
     "uniform": Uniform(),
-    "normal(sigma={position: 0.1, rest: 0.5})": Normal(WIDTHS),
-    "normal({'position': 0.1, 'rotation': 0.5, 'spotlight': 0.5, hue: 0.5})": Normal(WIDTHS),
+    "normal(sigma={position: 0.1, rest: 0.5})": Normal(SCALES),
+    "normal({'position': 0.1, 'rotation': 0.5, 'spotlight': 0.5, hue: 0.5})": Normal(SCALES),
     "laplace(scale={hue: 0.2, object_hue: 0.1, rest: 1})": Laplace([1] * 7 + [0.1, 0.2, 0.2]),
     "product({position: normal(0.1), rest: uniform})": Product({"position": Normal(0.1), "rest": Uniform()}),
     "Product({(0, 1): Normal(sigma=0.1), (2,): Uniform()})": Product({(0, 1): Normal(0.1), (2,): Uniform()}),
@@ -86,16 +86,19 @@ def test_names_refer_to_the_factors_given():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("norml(sigma=0.1)", r"'norml\(sigma=0.1\)': there is no conditional .*known are normal\(sigma\), laplace"),
+        (
+            "norml(sigma=0.1)",
+            r"'norml\(sigma=0.1\)': unknown conditional 'norml'; did you mean 'normal'\?; choose",
+        ),
         ("normal(sigma=-0.1)", "sigma must be positive and finite, not -0.1"),
         ("normal(sigma=0)", "positive"),
         ("normal(sigma=1e-31)", "sigma must lie between 1e-30 and 1e[+]30, not 1e-31"),
         ("von_mises_fisher(1e31)", "kappa must lie between"),
         ("normal(sigma=1e999)", "positive and finite, not inf"),
         ("normal(sigma=1" + "0" * 400 + ")", "too large"),
-        ("normal(sigma=inf)", "expected a number, found inf"),
-        ("normal(sigma=True)", "expected a number, found True"),
-        ("normal(sigma='0.1')", "expected a number, found '0.1'"),
+        ("normal(sigma=inf)", "expected a number, .*found inf"),
+        ("normal(sigma=True)", "expected a number, .*found True"),
+        ("normal(sigma='0.1')", "expected a number, .*found '0.1'"),
         ("normal(sigma=[0.1, -1])", "sigma of column 1 must be positive"),
         ("normal(sigma=[])", "not an empty list"),
         ("normal(sigma=[[1]])", "expected a number"),
@@ -107,18 +110,18 @@ def test_names_refer_to_the_factors_given():
         ("normal(sigma={**a})", "found nothing"),
         ("normal()", r"normal\(sigma\) needs sigma"),
         ("normal", "needs sigma"),
-        ("normal(0.1, 0.2)", r"normal\(sigma\) takes 1 numbers or lists, not 2"),
+        ("normal(0.1, 0.2)", r"normal\(sigma\) takes 1 value, not 2"),
         ("normal(0.1, sigma=0.2)", "does not take sigma twice"),
         ("normal(width=0.1)", r"normal\(sigma\) does not take width"),
         ("normal(**x)", "does not take"),
         ("normal(*x)", "expected a number"),
         ("normal(sigma=1+1)", r"found 1 \+ 1"),
         ("generalized_normal(p=0.5, scale=1)", "p must be 1 or larger, not 0.5"),
-        ("product(normal(1))", r"a product is written product\("),
-        ("product({position: 3, rest: uniform})", "there is no conditional 3"),
+        ("product(normal(1))", r"expected a number, .* or {name: \.\.\., \.\.\.}, found normal\(1\)"),
+        ("product({position: 3, rest: uniform})", "expected a conditional, found 3"),
         ("product({[0, a]: uniform})", r"found \[0, a\]"),
         ("product({[0]: uniform, rest: uniform})", "not by both"),
-        ("__import__('os').system('true')", "there is no conditional"),
+        ("__import__('os').system('true')", "expected a conditional, found"),
         ("normal(sigma=open('x'))", "expected a number"),
         ("normal(sigma=0.1", "it is not of the form"),
         ("normal(sigma=0.1); 1", "it is not of the form"),
@@ -140,11 +143,11 @@ def test_a_text_is_a_string():
         parse(Normal(0.1))
 
 
-def test_widths_come_in_many_forms():
+def test_scales_come_in_many_forms():
     assert Normal(np.float32(0.5)) == Normal(0.5)
     assert Normal(np.array([0.5, 1])) == Normal(torch.tensor([0.5, 1.0])) == Normal((0.5, 1)) == Normal([0.5, 1.0])
-    assert Normal({"position": 0.1, "rest": 0.5}) == Normal(WIDTHS)
-    assert per_factor({"position": 0.1, "rest": 0.5}, "sigma") == WIDTHS
+    assert Normal({"position": 0.1, "rest": 0.5}) == Normal(SCALES)
+    assert per_factor({"position": 0.1, "rest": 0.5}, "sigma") == SCALES
     assert Normal(torch.tensor(0.5)).sigma == 0.5
     assert Normal([0.5]) != Normal(0.5)  # one is for one factor, the other for any number of them
     assert Normal(0.1) != Laplace(0.1)
@@ -152,13 +155,13 @@ def test_widths_come_in_many_forms():
 
 @pytest.mark.parametrize("make", [Normal, Laplace, AnisotropicNormal, lambda width: GeneralizedNormal(3, width)])
 @pytest.mark.parametrize("width", [0, -1.0, float("nan"), float("inf"), [0.1, 0.0], np.array([0.1, -2]), []])
-def test_widths_are_positive_and_finite(make, width):
+def test_scales_are_positive_and_finite(make, width):
     with pytest.raises(ValueError, match=r"positive and finite|empty"):
         make(width)
 
 
 @pytest.mark.parametrize("width", [None, "0.1", True, [[0.1]], [None], {"position": "a", "rest": 1}])
-def test_widths_are_numbers(width):
+def test_scales_are_numbers(width):
     with pytest.raises(TypeError, match="must be a number"):
         Normal(width)
 
