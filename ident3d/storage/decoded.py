@@ -20,7 +20,16 @@ from ident3d.storage.native import footer
 from ident3d.storage.published import IMAGES_FOLDER, RAW_LATENTS, published_folder
 from ident3d.storage.split import StoredImages, StoredSplit
 
-__all__ = ["CACHE_FOLDER", "CacheRecord", "DecodedSplit", "array_path", "decoded_splits", "source_signature"]
+__all__ = [
+    "CACHE_FOLDER",
+    "CacheRecord",
+    "DecodedImages",
+    "DecodedPositives",
+    "DecodedSplit",
+    "array_path",
+    "decoded_splits",
+    "source_signature",
+]
 
 
 def source_signature(root: Path, split: str) -> str | None:

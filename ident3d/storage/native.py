@@ -21,6 +21,7 @@ from ident3d.storage.split import StoredImages, StoredSplit, checked_latents
 
 __all__ = [
     "ROWS_PER_GROUP",
+    "NativePositives",
     "NativeSplit",
     "ShardReader",
     "ShardRows",
