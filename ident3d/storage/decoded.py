@@ -1,7 +1,7 @@
 """The decoded cache: images as one uint8 memory map a split, for training that decoding would slow down."""
 
 import hashlib
-import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ident3d import codec
 from ident3d.errors import DatasetError
 from ident3d.files import write_text
 from ident3d.latents import check_finite
@@ -18,7 +19,7 @@ from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.manifest import Manifest, shard_paths
 from ident3d.storage.native import footer
 from ident3d.storage.published import IMAGES_FOLDER, RAW_LATENTS, published_folder
-from ident3d.storage.split import StoredImages, StoredSplit
+from ident3d.storage.split import StoredDataset, StoredImages, StoredSplit
 
 __all__ = [
     "CACHE_FOLDER",
@@ -29,6 +30,7 @@ __all__ = [
     "array_path",
     "decoded_splits",
     "source_signature",
+    "write_decoded",
 ]
 
 
@@ -88,19 +90,16 @@ class CacheRecord:
     Attributes:
         manifest: the manifest of the dataset that was decoded, or what could be told of it.
         signatures: of each split, the signature of the files that it was decoded from.
+        schema_version: version of the cache's layout.
     """
 
     manifest: Manifest
     signatures: Mapping[str, str]
+    schema_version: int = _SCHEMA_VERSION
 
     def write(self, folder: Path) -> None:
         """Write the record into the folder of the cache."""
-        data = {
-            "schema_version": _SCHEMA_VERSION,
-            "manifest": self.manifest.to_json(),
-            "signatures": dict(self.signatures),
-        }
-        write_text(folder / _RECORD, json.dumps(data, indent=1, allow_nan=False) + "\n")
+        write_text(folder / _RECORD, codec.dumps(codec.to_json(self)))
 
     @classmethod
     def read(cls, folder: Path) -> "CacheRecord":
@@ -110,16 +109,15 @@ class CacheRecord:
             DatasetError: if it is missing, damaged, or of another schema version.
         """
         path = folder / _RECORD
+        advice = f"remove {folder}, and convert the dataset again"
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            version, record = data["schema_version"], cls(Manifest.from_json(data["manifest"]), data["signatures"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, DatasetError) as error:
-            raise DatasetError(
-                f"{path} cannot be read ({error}): remove {folder}, and convert the dataset again"
-            ) from error
-        if version != _SCHEMA_VERSION:
-            raise DatasetError(f"{path} has schema version {version}; this ident3d reads {_SCHEMA_VERSION}")
-        return record
+            data = codec.read_file(path, advice)
+            version = data.get("schema_version") if isinstance(data, dict) else None
+            if version == _SCHEMA_VERSION:
+                return codec.from_json(cls, data, _RECORD)
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"{path} cannot be read ({error}): {advice}") from error
+        raise DatasetError(f"{path} has schema version {version!a}; this ident3d reads {_SCHEMA_VERSION}: {advice}")
 
 
 class DecodedImages(StoredImages):
@@ -264,3 +262,40 @@ class DecodedSplit(DecodedImages, StoredSplit):
             return np.asarray(np.load(path, mmap_mode="c" if writable else "r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"{path} cannot be read ({error}); convert the dataset again") from error
+
+
+def write_decoded(source: StoredDataset, folder: Path, advance: Callable[[], object]) -> None:
+    """Write a dataset as uint8 arrays, with a record of what they were made from.
+
+    Args:
+        source: the dataset.
+        folder: where the arrays go.
+        advance: called after every image.
+
+    Raises:
+        OSError: if the disk is too small.
+    """
+    # Before the images are read: what changes meanwhile makes the cache stale.
+    signatures = {split: source_signature(stored.root, split) or "" for split, stored in source.splits.items()}
+    for split, stored in source.splits.items():
+        np.save(array_path(folder, split, "ids"), stored.ids)
+        np.save(array_path(folder, split, "latents"), stored.latents)
+        _write_pixels(array_path(folder, split, "pixels"), source, split, source.images(stored, advance))
+        positives = stored.positives
+        if positives is not None:
+            np.save(array_path(folder, split, "latents_pos"), positives.latents)
+            _write_pixels(array_path(folder, split, "pixels_pos"), source, split, source.images(positives, advance))
+    CacheRecord(source.manifest, signatures).write(folder)
+
+
+def _write_pixels(path: Path, source: StoredDataset, split: str, images: Iterator[EncodedImage]) -> None:
+    """Write images as one array; bytes after bytes, since a full disk kills a process that writes to a map."""
+    side = source.manifest.resolution
+    shape = (len(source.splits[split].latents), side, side, 3)
+    with path.open("wb") as file:
+        write_header: Callable[..., None] = np.lib.format.write_array_header_1_0
+        write_header(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        for image in images:
+            file.write(image.pixels.tobytes())
+        file.flush()
+        os.fsync(file.fileno())

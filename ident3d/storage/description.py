@@ -12,10 +12,9 @@ import numpy as np
 from ident3d import codec
 from ident3d.factors import Factors
 from ident3d.latents import to_physical
-from ident3d.storage.conversion import manifest_of
 from ident3d.storage.layouts import LAYOUTS, no_dataset, open_split, resolve_root, splits_of
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.split import StoredSplit
+from ident3d.storage.split import StoredSplit, manifest_of
 
 __all__ = ["Description", "SplitDescription", "describe"]
 

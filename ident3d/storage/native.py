@@ -3,8 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -15,9 +16,11 @@ import pyarrow.parquet as pq
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
-from ident3d.files import atomic_file
-from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, shard_name, shard_paths
-from ident3d.storage.split import StoredImages, StoredSplit, checked_latents
+from ident3d.files import atomic_file, sha256_of
+from ident3d.storage.card import write_card
+from ident3d.storage.images import EncodedImage
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, shard_name, shard_paths
+from ident3d.storage.split import StoredDataset, StoredImages, StoredSplit, checked_latents
 
 __all__ = [
     "ROWS_PER_GROUP",
@@ -27,6 +30,7 @@ __all__ = [
     "ShardRows",
     "footer",
     "schema",
+    "write_native",
     "write_shard",
 ]
 
@@ -332,3 +336,51 @@ class NativeSplit(StoredSplit):
                 raise DatasetError(
                     f"{path} holds {reader.rows} rows, but the manifest says {expected}; fetch or render it again"
                 )
+
+
+_ELSEWHERE = "other"  # the licence on a card, where images come from elsewhere
+
+
+def write_native(source: StoredDataset, folder: Path, advance: Callable[[], object], rows_per_shard: int) -> None:
+    """Write a dataset as Parquet shards, with manifest and card.
+
+    Args:
+        source: the dataset.
+        folder: where it goes.
+        advance: called after every image.
+        rows_per_shard: images in a shard.
+    """
+    made_by = {tuple(record.made_by.items()) for record in source.manifest.shards}
+    manifest = replace(source.manifest, rows_per_shard=rows_per_shard, shards=())
+    records = []
+    for split, stored in source.splits.items():
+        images, positives = source.images(stored, advance), stored.positives
+        images_pos = None if positives is None else source.images(positives, advance)
+        for name, rows in manifest.planned(split):
+            part = slice(rows.start, rows.stop)
+            shard = ShardRows(
+                index=stored.ids[part],
+                images=_encoded(images, len(rows)),
+                latents=stored.latents[part],
+                images_pos=None if images_pos is None else _encoded(images_pos, len(rows)),
+                latents_pos=None if positives is None else positives.latents[part],
+            )
+            path = folder / DATA_FOLDER / name
+            write_shard(path, shard)
+            # Who rendered a shard is known where all shards of the source were rendered alike.
+            origin = dict(next(iter(made_by))) if len(made_by) == 1 else {}
+            records.append(ShardRecord(name, split, rows.start, len(rows), sha256_of(path), origin))
+    finished = manifest.with_shards(tuple(records))
+    finished.write(folder)
+    if _is_published(source):
+        write_card(folder, finished, _ELSEWHERE)
+    else:
+        write_card(folder, finished)
+
+
+def _encoded(images: Iterator[EncodedImage], count: int) -> list[bytes]:
+    return [image.encoded for image in islice(images, count)]
+
+
+def _is_published(source: StoredDataset) -> bool:
+    return all(stored.manifest is None and stored.layout == "published" for stored in source.splits.values())

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy.typing as npt
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
+from ident3d.latents import to_physical
+from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
-from ident3d.storage.split import StoredSplit, checked_latents
+from ident3d.storage.split import StoredDataset, StoredSplit, checked_latents
 
 __all__ = [
     "IMAGES_FOLDER",
@@ -22,6 +25,7 @@ __all__ = [
     "image_name",
     "published_folder",
     "published_splits",
+    "write_published",
 ]
 
 RAW_LATENTS = "raw_latents.npy"
@@ -150,3 +154,28 @@ def _latents(path: Path, split: PublishedSplit) -> npt.NDArray[np.float32]:
 
 def _digest(latents: npt.NDArray[np.float32]) -> str:
     return hashlib.sha256(latents.tobytes()).hexdigest()
+
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def write_published(source: StoredDataset, folder: Path, advance: Callable[[], object]) -> None:
+    """Write a dataset as ``raw_latents.npy``, ``latents.npy`` and ``images/`` a split, and a manifest beside them.
+
+    Exact positives have no place in this layout and are left out.
+
+    Args:
+        source: the dataset.
+        folder: where it goes.
+        advance: called after every image.
+    """
+    for split, stored in source.splits.items():
+        files = folder / split / IMAGES_FOLDER
+        files.mkdir(parents=True)
+        np.save(folder / split / RAW_LATENTS, stored.latents)
+        np.save(folder / split / PHYSICAL_LATENTS, to_physical(stored.latents, stored.factors))
+        for row, image in enumerate(source.images(stored, advance)):
+            is_png = image.encoded.startswith(_PNG)
+            path = files / image_name(row, len(stored.latents))
+            path.write_bytes(image.encoded if is_png else encode_png(image.pixels))
+    replace(source.manifest, shards=(), pairs=None).write(folder)

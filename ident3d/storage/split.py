@@ -1,9 +1,11 @@
-"""What every layout of a split offers to the dataset class."""
+"""What every layout offers: images and latents row by row, splits, and the dataset that they make up."""
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +18,10 @@ from ident3d.latents import check_latents
 from ident3d.storage.images import EncodedImage, decode, stack
 from ident3d.storage.manifest import Manifest
 
-__all__ = ["StoredImages", "StoredSplit", "checked_latents"]
+__all__ = ["StoredDataset", "StoredImages", "StoredSplit", "checked_latents", "manifest_of"]
+
+_AT_ONCE = 256  # images in memory
+_UNKNOWN = "a conditional that is not recorded"
 
 
 class StoredImages(ABC):
@@ -96,6 +101,90 @@ class StoredSplit(StoredImages):
     def _render(self) -> Mapping[str, Any]:
         """Return what a layout by itself tells about how its images were made."""
         return {}
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """The splits of a dataset, complete and described by one manifest.
+
+    Attributes:
+        splits: the splits by name.
+        manifest: the dataset's manifest, or what can be told where it has none.
+    """
+
+    splits: Mapping[str, StoredSplit]
+    manifest: Manifest
+
+    @classmethod
+    def of(cls, splits: Sequence[StoredSplit]) -> "StoredDataset":
+        """Return the dataset that consists of ``splits``.
+
+        Raises:
+            DatasetError: if a split is incomplete, or some splits have exact positives and some do not.
+        """
+        for split in splits:
+            planned = len(split.latents) if split.manifest is None else split.manifest.splits[split.split]
+            if len(split.latents) != planned or not np.array_equal(split.ids, np.arange(planned)):
+                raise DatasetError(
+                    f"{split.root} holds {len(split.latents)} of the {planned} images of the split {split.split!r}, "
+                    "or not in order: finish rendering it first"
+                )
+        if len({split.positives is None for split in splits}) > 1:
+            raise DatasetError(f"{splits[0].root}: some splits hold exact positives and some do not")
+        return cls({split.split: split for split in splits}, manifest_of(splits))
+
+    @property
+    def has_positives(self) -> bool:
+        """Whether every row also holds an exact positive."""
+        return any(split.positives is not None for split in self.splits.values())
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of all splits."""
+        return sum(len(split.latents) for split in self.splits.values())
+
+    def images(self, stored: StoredImages, advance: Callable[[], object]) -> Iterator[EncodedImage]:
+        """Yield images in order, a few hundred in memory at a time.
+
+        Each is decoded, so that a damaged one is found here and not after the conversion.
+
+        Args:
+            stored: a split of this dataset, or the exact positives of one.
+            advance: called after every image.
+
+        Raises:
+            DatasetError: if an image is damaged, or not as large as the manifest says.
+        """
+        side = self.manifest.resolution
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for start in range(0, len(stored.latents), _AT_ONCE):
+                rows = range(start, min(start + _AT_ONCE, len(stored.latents)))
+                for row, image in zip(rows, stored.read(rows, pool), strict=True):
+                    height, width = image.pixels.shape[:2]
+                    if not height == width == side:
+                        raise DatasetError(
+                            f"{stored.place(row)} is {width}x{height} pixels; the dataset's are {side}x{side}"
+                        )
+                    advance()
+                    yield image
+
+
+def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
+    """Return the manifest of the dataset that ``splits`` make up, or what can be told of it where it has none."""
+    told = [split.provenance() for split in splits]
+    if splits[0].positives is not None and told[0].pairs is None:
+        told = [replace(manifest, pairs=_UNKNOWN) for manifest in told]
+    if splits[0].manifest is not None:
+        return told[0]
+    # What can be told of a split without a manifest has one split, and one digest of its latents.
+    counts = {split: count for manifest in told for split, count in manifest.splits.items()}
+    digests = {
+        split: manifest.latents[split]
+        for manifest in told
+        for split in manifest.splits
+        if not isinstance(manifest.latents, str)
+    }
+    return replace(told[0], splits=counts, latents=digests)
 
 
 def checked_latents(latents: npt.NDArray[Any], factors: Factors, where: str) -> npt.NDArray[np.float32]:

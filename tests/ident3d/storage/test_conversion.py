@@ -323,7 +323,7 @@ def test_arguments_that_cannot_be_right(native, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DatasetError, match=r"holds no dataset: expected data/\*\.parquet"):
         convert(tmp_path / "empty", tmp_path / "out", "native")
-    with pytest.raises(ValueError, match="expected one of the layouts native, published, decoded, not 'zip'"):
+    with pytest.raises(ValueError, match=r"unknown layout .zip.; choose from native, published, decoded"):
         convert(native.root, tmp_path / "out", "zip")
     with pytest.raises(ValueError, match="the number of rows in a shard is 1 or larger, not 0"):
         convert(native.root, tmp_path / "out", "native", rows_per_shard=0)
