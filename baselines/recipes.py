@@ -13,17 +13,31 @@ and this is what was chosen here:
 AnInfoNCE was published on other data. Here half of the factors are content (sigma 0.1) and half are style (sigma 0.5),
 each half with a position, rotations, a hue and the spotlight, so that neither is harder to see. Its box has a fixed
 size, because a learned one and Lambda would say the same thing twice; Lambda starts at 10, one over the temperature.
+
+A recipe of one's own is a :class:`Recipe` and an entry, ``RECIPES.register(recipe.name, recipe)``; or no entry, and it
+is named as ``package.module:RECIPE``.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from baselines.encoders import Depth
-from baselines.losses import BatchNegatives
+from baselines.losses import BatchNegatives, find_loss
+from ident3d.codec import from_json
+from ident3d.registry import Registry
 
-__all__ = ["RECIPES", "LossName", "PairKind", "Recipe", "SpaceName", "find_recipe"]
+__all__ = [
+    "CONTENT_FACTORS",
+    "RECIPES",
+    "PairKind",
+    "Recipe",
+    "SpaceName",
+    "find_recipe",
+    "parse_arguments",
+    "read_recipe",
+]
 
-LossName = Literal["supervised", "info_nce", "delta_info_nce", "an_info_nce"]
 PairKind = Literal["matched", "rendered", "augmented", "single"]
 SpaceName = Literal["unbounded", "box", "sphere"]
 
@@ -38,7 +52,7 @@ class Recipe:
     Attributes:
         name: the recipe's name.
         title: what it is, in a line.
-        loss: name of the loss.
+        loss: name of the loss in :data:`~baselines.losses.LOSSES`, or ``package.module:Class``.
         space: space of the embeddings.
         conditional: the distribution of positives as text, see :mod:`ident3d.conditionals.text`; None where there is
             none.
@@ -51,7 +65,9 @@ class Recipe:
         symmetric: whether both images of a pair are anchors.
         learn_scale: whether the box's size or the sphere's radius is learned; None: the box's is.
         initial_precision: where the diagonal of AnInfoNCE's Lambda starts.
-        depth: layers of the ResNet.
+        encoder: name of the encoder in :data:`~baselines.encoders.ENCODERS`, or ``package.module:function``.
+        encoder_options: options of the encoder's own, by name.
+        loss_options: options of the loss's own, by name.
         learning_rate: Adam's, for the encoder.
         loss_learning_rate: Adam's, for what the loss learns.
         steps: optimisation steps.
@@ -61,7 +77,7 @@ class Recipe:
 
     name: str
     title: str
-    loss: LossName
+    loss: str
     space: SpaceName
     conditional: str | None
     pairs: PairKind = "matched"
@@ -72,7 +88,9 @@ class Recipe:
     symmetric: bool = False
     learn_scale: bool | None = None
     initial_precision: float = 10.0
-    depth: Depth = 18
+    encoder: str = "resnet18"
+    encoder_options: Mapping[str, Any] = field(default_factory=dict)
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
     learning_rate: float = 1e-4
     loss_learning_rate: float = 1e-3
     steps: int = 200_000
@@ -85,8 +103,10 @@ class Recipe:
             raise ValueError("matched pairs are drawn from a conditional: give one")
         if self.pairs in {"augmented", "single"} and self.conditional is not None:
             raise ValueError(f"{self.pairs} images come from no conditional; leave {self.conditional!r} out")
-        if (self.loss == "supervised") != (self.pairs == "single"):
-            raise ValueError("the supervised loss takes single images, and all other losses take pairs")
+        takes = "single images" if find_loss(self.loss).views == 1 else "pairs"
+        served = "single images" if self.pairs == "single" else "pairs"
+        if takes != served:
+            raise ValueError(f"the loss {self.loss} takes {takes}, and {self.pairs} images are {served}")
         for what, number in (("learning rate", self.learning_rate), ("loss learning rate", self.loss_learning_rate)):
             if not number > 0:
                 raise ValueError(f"a {what} is positive, not {number}")
@@ -186,7 +206,7 @@ _EXACT = tuple(
     for recipe in _MATCHED
 )
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*_TABLE_4, *_MATCHED, *_EXACT)}
+RECIPES: Registry[Recipe] = Registry("recipe", {recipe.name: recipe for recipe in (*_TABLE_4, *_MATCHED, *_EXACT)})
 """The recipes by name. Those that end in "-exact" need a dataset rendered with ``--pairs``."""
 
 CONTENT_FACTORS = _CONTENT
@@ -194,11 +214,57 @@ CONTENT_FACTORS = _CONTENT
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe of a name.
+    """Return a recipe by its name in :data:`RECIPES`, or as ``package.module:RECIPE``.
 
     Raises:
-        ValueError: if there is none; the message lists them.
+        ValueError: if there is none, or it is not a :class:`Recipe`.
     """
-    if name not in RECIPES:
-        raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}")
-    return RECIPES[name]
+    found: object = RECIPES.find(name)
+    if not isinstance(found, Recipe):
+        raise ValueError(f"the recipe {name!r} is {found!r}, expected a baselines.recipes.Recipe")  # noqa: TRY004 - a name
+    return found
+
+
+def read_recipe(data: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a run's ``options.json`` holds.
+
+    Raises:
+        ValueError: everything that is wrong with it.
+    """
+    held = dict(data)
+    if "depth" in held:  # as runs wrote it while all encoders were ResNets
+        held["encoder"] = f"resnet{held.pop('depth')}"
+    return from_json(Recipe, held, "recipe")
+
+
+def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the options that a command line gives an encoder or a loss.
+
+    Args:
+        texts: each ``name=value``, the value as JSON or else as text; or one JSON object.
+
+    Raises:
+        ValueError: if a text is neither, or a name comes twice.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        for name, value in _pairs(text):
+            if name in found:
+                raise ValueError(f"the option {name} is given twice")
+            found[name] = value
+    return found
+
+
+def _pairs(text: str) -> list[tuple[str, Any]]:
+    if text.lstrip().startswith("{"):
+        try:
+            return list(json.loads(text).items())
+        except ValueError as error:
+            raise ValueError(f"{text!r} is not a JSON object: {error}") from error
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ValueError(f"{text!r} is not an option; expected name=value or a JSON object")
+    try:
+        return [(name, json.loads(value))]
+    except ValueError:
+        return [(name, value)]

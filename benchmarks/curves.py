@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from baselines.losses import find_loss
 from baselines.training.progress import read_metrics
 from baselines.training.run import Run
 
@@ -33,7 +34,7 @@ class Options:
         figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
         for folder in self.runs:
             recipe = Run(folder).recipe()
-            views = 1 if recipe.pairs == "single" else 2
+            views = find_loss(recipe.loss).views
             scores = [line for line in read_metrics(folder) if "r2" in line]
             seen = [line["step"] * recipe.batch_size * views / 1000 for line in scores]
             (line,) = axes.plot(seen, [score["r2"] for score in scores], label=recipe.name)

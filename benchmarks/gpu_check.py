@@ -26,8 +26,8 @@ from baselines.losses import an_info_nce, delta_info_nce, info_nce
 from baselines.recipes import RECIPES, Recipe
 from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
-from baselines.training.options import Intervals
-from baselines.training.placement import Placement, Precision, place
+from baselines.training.options import Intervals, Precision
+from baselines.training.placement import Placement, place
 from baselines.training.progress import Schedule
 from ident3d import FACTORS, Normal, PairIndex, PositivePairs, sample_latents
 from ident3d.pairs import PairBatch
@@ -147,7 +147,7 @@ def check_losses(device: torch.device) -> bool:
 def train(options: Options, placement: Placement, batches: Iterator[PairBatch]) -> float:
     """Train and return images per second, untimed steps first."""
     recipe: Recipe = replace(RECIPES["infonce-box"], batch_size=options.batch_size)
-    model = TrainedModel(build_encoder(recipe, 10, seed=0), build_loss(recipe, 10))
+    model = TrainedModel(build_encoder(recipe, 10, options.resolution, seed=0), build_loss(recipe, 10))
     model.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # a module's to takes it
     logbook = LastMetrics()
     warm_up = max(1, options.steps // 2)

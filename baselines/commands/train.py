@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from baselines.training.options import TrainingOptions
 from ident3d.commandline import EXIT_OK, write_json
 
 if TYPE_CHECKING:
     from baselines.recipes import Recipe
 
 __all__ = ["Train"]
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -28,20 +26,23 @@ class Train:
     infonce-box-anisotropic, infonce-sphere-anisotropic; with -exact at the end for pairs rendered as pairs). The test
     split is not read. Started again with the same folder, a run goes on from its last checkpoint.
 
+    A recipe, an encoder and a loss of your own are named as package.module:attribute, whether the module is installed
+    or lies in the folder that the command is run in. An encoder is a function or a class that makes a torch.nn.Module
+    from float RGB images (B, 3, H, W) in [0, 1] to (B, dim); a loss is a class derived from baselines.losses.Loss.
+
     Examples:
         python -m baselines train supervised data/mini --steps 5000 --batch-size 128
         python -m baselines train infonce-unbounded data/mini --steps 5000 --batch-size 128 -o runs/infonce
+        python -m baselines train infonce-box data/mini --encoder mine:convnet --encoder-options width=64
         torchrun --nproc-per-node 4 -m baselines train infonce-box data/3dident
     """
 
     recipe: tyro.conf.Positional[str]
-    """Name of the recipe."""
+    """Name of the recipe, or package.module:RECIPE."""
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the run; runs/RECIPE-seedSEED if not given."""
-    seed: int = 0
-    """Seed of the encoder, the validation part and the pairs."""
     steps: int | None = None
     """Optimisation steps, if not the recipe's 200,000."""
     batch_size: int | None = None
@@ -60,73 +61,48 @@ class Train:
     """Temperature of the loss, if not the recipe's."""
     initial_precision: float | None = None
     """Where Lambda starts, if not at 10."""
+    loss: str | None = None
+    """Loss, if not the recipe's: supervised, info_nce, delta_info_nce, an_info_nce, or package.module:Class."""
+    loss_options: tuple[str, ...] = ()
+    """Options of the loss's own, each name=value, or one JSON object."""
+    encoder: str | None = None
+    """Encoder, if not the recipe's: resnet18, resnet34, resnet50, resnet101, or package.module:function."""
+    encoder_options: tuple[str, ...] = ()
+    """Options of the encoder's own, each name=value, or one JSON object."""
     depth: Literal[18, 34, 50, 101] | None = None
-    """Layers of the ResNet, if not 18."""
-    validation: int = 1000
-    """Images of the train split that are held out to evaluate on."""
-    device: str = "auto"
-    """auto, cpu, cuda, or cuda:N."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """What the encoder computes in; auto is bfloat16 on a GPU that has it."""
-    compile: bool = False
-    """Compile the encoder: slower to start, faster to run."""
-    resident: Literal["auto", "always", "never"] = "auto"
-    """Whether all images are decoded once into the device's memory; auto: where they take little of it."""
-    workers: int = 0
-    """Processes that decode images that are not resident; 0 does it in a thread."""
-    threads: int = 0
-    """Threads on the CPU; 0 leaves the choice to torch."""
-    log_every: int = 50
-    """Steps between lines of metrics."""
-    evaluate_every: int = 1000
-    """Steps between evaluations."""
-    checkpoint_every: int = 500
-    """Steps between checkpoints."""
+    """Layers of the ResNet; short for --encoder resnet18 and so on."""
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+    """How it is trained."""
     json: bool = False
     """Print what was done as JSON."""
 
     def run(self) -> int:
         """Train, and write the report."""
-        import torch
-
-        from baselines.training.placement import place
+        from baselines.training import train
+        from baselines.training.placement import is_first_process
         from baselines.training.progress import read_metrics
-        from baselines.training.report import check_can_draw, write_report
-        from baselines.training.run import Run, RunOptions
 
-        check_can_draw()
-        recipe = self._recipe()
-        if self.threads > 0:
-            torch.set_num_threads(self.threads)
-        options = RunOptions(
-            recipe=recipe,
-            seed=self.seed,
-            validation=self.validation,
-            device=self.device,
-            precision=self.precision,
-            compiled=self.compile,
-            resident=self.resident,
-            workers=self.workers,
-            log_every=self.log_every,
-            evaluate_every=self.evaluate_every,
-            checkpoint_every=self.checkpoint_every,
-        )
-        run = Run(self.out or Path("runs") / f"{recipe.name}-seed{self.seed}")
-        with place(self.device, self.precision) as placement:
-            run.train(options, self.root, placement)
-            if placement.is_first:
-                report = write_report(run, self.root, placement.device)
-                _LOG.info("the report is %s", report)
-                if self.json:
-                    write_json({"run": str(run.folder), "report": str(report), "metrics": read_metrics(run.folder)[-1]})
+        run = train(self._recipe(), self.root, self.out, self.training)
+        if self.json and is_first_process():
+            metrics = read_metrics(run.folder)[-1]
+            write_json({"run": str(run.folder), "report": str(run.report_path), "metrics": metrics})
         return EXIT_OK
 
     def _recipe(self) -> Recipe:
-        from baselines.recipes import find_recipe
+        from baselines.recipes import find_recipe, parse_arguments
 
+        if self.depth is not None and self.encoder is not None:
+            raise ValueError("--depth chooses a ResNet, and --encoder the encoder: give one of them")
         names = (
             *("steps", "batch_size", "learning_rate", "loss_learning_rate", "conditional", "space"),
-            *("p", "temperature", "initial_precision", "depth"),
+            *("p", "temperature", "initial_precision", "loss", "encoder"),
         )
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return replace(find_recipe(self.recipe), **given)
+        if self.depth is not None:
+            given["encoder"] = f"resnet{self.depth}"
+        recipe = find_recipe(self.recipe)
+        # Another encoder or loss than the recipe's does not take the options that the recipe has for its own.
+        for kind in ("encoder", "loss"):
+            own = {} if kind in given else getattr(recipe, f"{kind}_options")
+            given[f"{kind}_options"] = {**own, **parse_arguments(getattr(self, f"{kind}_options"))}
+        return replace(recipe, **given)

@@ -1,12 +1,16 @@
-"""What an encoder is, to the rest of the project."""
+"""What an encoder is to the rest of the project, and where its first weights come from."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol, Self, runtime_checkable
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-__all__ = ["Encoder"]
+from ident3d.randomness import integer_seed
+
+__all__ = ["Encoder", "seeded_weights"]
 
 
 @runtime_checkable
@@ -31,3 +35,17 @@ class Encoder(Protocol):
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, or to evaluation: running statistics in batch norm, no dropout."""
+
+
+@contextmanager
+def seeded_weights(seed: int) -> Iterator[None]:
+    """Let the modules that are made in a block draw their weights from a seed, and from nothing else.
+
+    Modules of torch draw from its global generator, which is put back afterwards.
+
+    Args:
+        seed: seed of the run.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(integer_seed(seed, "training/encoder", 0, bits=63))
+        yield

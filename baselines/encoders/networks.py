@@ -1,4 +1,4 @@
-"""The residual networks that encode images."""
+"""The encoders that come with the baselines: a perceptron for latents, and for images a ResNet and the image itself."""
 
 import itertools
 from typing import Literal, get_args
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from baselines.encoders.outputs import OutputSpace, output_for
 from ident3d.errors import MissingDependencyError
 
-__all__ = ["Depth", "MLPEncoder", "ResNetEncoder"]
+__all__ = ["Depth", "MLPEncoder", "Pixels", "ResNetEncoder"]
 
 _WIDTHS = (10, 50, 50, 50, 50, 10)  # of the hidden layers, in units of the number of latents
 
@@ -60,9 +60,12 @@ class ResNetEncoder(nn.Module):
     too, because embeddings of half precision have too few digits to be compared.
 
     Args:
-        space: the space of the embeddings; its dimension is their number.
+        space: the space of the embeddings; its dimension is their number d.
         depth: layers of the ResNet: 18 (the paper's), 34, 50 or 101.
         learn_scale: see :func:`~baselines.encoders.outputs.output_for`.
+
+    Attributes:
+        architecture: what it is, as submissions say it.
 
     Raises:
         ValueError: if there is no ResNet of that depth.
@@ -75,11 +78,12 @@ class ResNetEncoder(nn.Module):
     def __init__(self, space: OutputSpace, depth: Depth = 18, *, learn_scale: bool | None = None) -> None:
         super().__init__()
         if depth not in get_args(Depth):
-            raise ValueError(f"there are ResNets of depth {', '.join(map(str, get_args(Depth)))}, not {depth}")
+            raise ValueError(f"unknown depth {depth} of a ResNet; choose from {', '.join(map(str, get_args(Depth)))}")
         try:
             from torchvision.models import resnet  # type: ignore[import-untyped]  # torchvision carries no types
         except ImportError as error:
             raise MissingDependencyError("torchvision", "build a ResNet encoder", "train") from error
+        self.architecture = f"ResNet{depth}, hidden layer"
         self.backbone: nn.Module = getattr(resnet, f"resnet{depth}")(weights=None)
         width: int = self.backbone.fc.in_features
         self.backbone.fc = nn.Identity()
@@ -94,3 +98,24 @@ class ResNetEncoder(nn.Module):
             hidden = F.leaky_relu(self.hidden(features.float()), 0.01)
             embeddings: Tensor = self.output(self.head(hidden))
         return embeddings
+
+
+class Pixels(nn.Module):
+    """The identity, coarsened: the mean colour of each cell of a grid laid over the image.
+
+    All 12,288 numbers of a 64x64 image would be more than the rows that an affine map is fitted on. A grid of 8x8
+    cells leaves 192, few enough to be scored on 2,000 images.
+
+    Args:
+        cells: cells a side.
+    """
+
+    def __init__(self, cells: int = 8) -> None:
+        super().__init__()
+        if cells < 1:
+            raise ValueError(f"a grid has at least one cell a side, not {cells}")
+        self.cells = cells
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, 3, H, W) images to (B, 3 cells^2) means: all cells of red, then of green, then of blue."""
+        return F.adaptive_avg_pool2d(x, self.cells).flatten(1)

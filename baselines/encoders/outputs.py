@@ -1,5 +1,8 @@
 """The space of the embeddings: the last step of an encoder."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -39,6 +42,10 @@ class BoxOutput(nn.Module):
         # The logarithm, so that a size stays positive.
         self.log_size = nn.Parameter(torch.zeros(space.dim), requires_grad=learn_size)
 
+    def learned_numbers(self) -> dict[str, float]:
+        """Return the mean size, for the metrics of a run."""
+        return {"box_size": float(self.size.detach().mean())}
+
     @property
     def size(self) -> Tensor:
         """(d,) the size of the box in units of the one asked for."""
@@ -65,6 +72,10 @@ class SphereOutput(nn.Module):
         super().__init__()
         self.log_radius = nn.Parameter(torch.tensor(float(space.radius)).log(), requires_grad=learn_radius)
 
+    def learned_numbers(self) -> dict[str, float]:
+        """Return the radius, for the metrics of a run."""
+        return {"radius": float(self.radius.detach())}
+
     @property
     def radius(self) -> Tensor:
         """The radius, a scalar."""
@@ -86,10 +97,13 @@ def output_for(space: OutputSpace, *, learn_scale: bool | None = None) -> nn.Mod
     Raises:
         TypeError: if the space is none of the three kinds.
     """
-    if isinstance(space, Unbounded):
-        return nn.Identity()
-    if isinstance(space, Box):
-        return BoxOutput(space, learn_size=True if learn_scale is None else learn_scale)
-    if isinstance(space, Sphere):
-        return SphereOutput(space, learn_radius=False if learn_scale is None else learn_scale)
-    raise TypeError(f"an encoder's output is Unbounded, Box or Sphere, not {space!r}")
+    if type(space) not in _OUTPUTS:
+        raise TypeError(f"an encoder's output is {', '.join(kind.__name__ for kind in _OUTPUTS)}, not {space!r}")
+    return _OUTPUTS[type(space)](space, learn_scale)
+
+
+_OUTPUTS: dict[type, Callable[[Any, bool | None], nn.Module]] = {
+    Unbounded: lambda _, __: nn.Identity(),
+    Box: lambda space, learned: BoxOutput(space, learn_size=True if learned is None else learned),
+    Sphere: lambda space, learned: SphereOutput(space, learn_radius=bool(learned)),
+}

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from baselines.losses.contrast import ContrastOptions, contrast
 from baselines.losses.costs import SquaredEuclidean
+from baselines.losses.loss import Loss
 
 __all__ = ["AnInfoNCE", "an_info_nce"]
 
@@ -58,7 +59,7 @@ def an_info_nce(
     return contrast(SquaredEuclidean(), diagonal.sqrt(), z, z_pos, z_neg, options=options)
 
 
-class AnInfoNCE(nn.Module):
+class AnInfoNCE(Loss):
     """:func:`an_info_nce` with a trainable Lambda.
 
     Lambda is the softplus of an unconstrained parameter, so it stays positive and is part of the state dict. Under Adam

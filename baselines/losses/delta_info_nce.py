@@ -2,10 +2,11 @@
 
 from typing import Unpack
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from baselines.losses.contrast import ContrastOptions, contrast, temperature_scale
 from baselines.losses.costs import Cost, MinkowskiDistance, MinkowskiPower, SquaredEuclidean
+from baselines.losses.loss import Loss
 
 __all__ = ["DeltaInfoNCE", "delta_info_nce"]
 
@@ -60,7 +61,7 @@ def delta_info_nce(
     return contrast(_cost(p, metric=metric), temperature_scale(temperature, degree), z, z_pos, z_neg, options=options)
 
 
-class DeltaInfoNCE(nn.Module):
+class DeltaInfoNCE(Loss):
     """:func:`delta_info_nce` as a module without parameters.
 
     Args:

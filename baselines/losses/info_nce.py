@@ -2,10 +2,11 @@
 
 from typing import Unpack
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from baselines.losses.contrast import ContrastOptions, contrast, temperature_scale
 from baselines.losses.costs import NegativeDot
+from baselines.losses.loss import Loss
 
 __all__ = ["InfoNCE", "info_nce"]
 
@@ -44,7 +45,7 @@ def info_nce(
     return contrast(NegativeDot(), temperature_scale(temperature, 2), z, z_pos, z_neg, options=options)
 
 
-class InfoNCE(nn.Module):
+class InfoNCE(Loss):
     """:func:`info_nce` as a module without parameters.
 
     Args:

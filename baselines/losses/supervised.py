@@ -1,7 +1,11 @@
 """The supervised loss: what an encoder reaches when it is shown the latents."""
 
+from typing import ClassVar
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from baselines.losses.loss import Loss
 
 __all__ = ["SupervisedMSE", "supervised_mse"]
 
@@ -30,8 +34,12 @@ def supervised_mse(embeddings: Tensor, latents: Tensor) -> Tensor:
     return (embeddings.to(widest) - latents.to(widest)).square().mean()
 
 
-class SupervisedMSE(nn.Module):
+class SupervisedMSE(Loss):
     """:func:`supervised_mse` as a module without parameters."""
+
+    views: ClassVar[int] = 1
+    sees_latents: ClassVar[bool] = True
+    label: ClassVar[str] = "mean squared error"
 
     def forward(self, embeddings: Tensor, latents: Tensor) -> Tensor:
         """Return the loss of a batch."""

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from baselines.losses import SupervisedMSE
 from baselines.training.checkpoint import Checkpoint, DivergedError, load_optimiser, load_state
 from baselines.training.objective import TrainedModel
 from baselines.training.placement import Placement
@@ -229,8 +228,7 @@ class Trainer:
 
     def _one_step(self, forward: nn.Module, batch: Batch) -> Tensor:
         device = self.placement.device
-        views = (batch.x,) if isinstance(self.model.loss, SupervisedMSE) else (batch.x, batch.x_pos)
-        images = as_input(*views, device=device)
+        images = as_input(*(batch.x, batch.x_pos)[: self.model.loss.views], device=device)
         latents = batch.z.to(device, non_blocking=True)
         self.optimiser.zero_grad()
         with self.placement.autocast():
@@ -240,8 +238,7 @@ class Trainer:
         return loss.detach()
 
     def _images_per_step(self, batch: Batch) -> int:
-        views = 1 if isinstance(self.model.loss, SupervisedMSE) else 2
-        return views * len(batch.x) * self.placement.world_size
+        return self.model.loss.views * len(batch.x) * self.placement.world_size
 
     def _mean_loss(self, losses: list[Tensor]) -> float:
         # Looked at once in a while and not at each step, for which a GPU would have to wait.

@@ -1,8 +1,43 @@
 """The options of a training on images, each with its default; nothing here needs torch."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-__all__ = ["Intervals"]
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from ident3d.codec import from_json
+
+__all__ = ["About", "Hardware", "Images", "Intervals", "Precision", "Resident", "TrainingOptions", "read_options"]
+
+Precision = Literal["auto", "float32", "bfloat16"]
+Resident = Literal["auto", "always", "never"]
+
+
+@dataclass(frozen=True)
+class Images:
+    """Which images are held out, and how the others reach the encoder."""
+
+    validation: int = 1000
+    """Images of the train split that are held out to evaluate on."""
+    resident: Resident = "auto"
+    """Whether all images are decoded once into the device's memory; auto: where they take little of it."""
+    workers: int = 0
+    """Processes that decode images that are not resident; 0 does it in a thread."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a training runs on."""
+
+    device: str = "auto"
+    """auto, cpu, cuda, or cuda:N."""
+    precision: Precision = "auto"
+    """What the encoder computes in; auto is bfloat16 on a GPU that has it."""
+    compile: bool = False
+    """Compile the encoder: slower to start, faster to run."""
+    threads: int = 0
+    """Threads on the CPU; 0 leaves the choice to torch."""
 
 
 @dataclass(frozen=True)
@@ -19,3 +54,54 @@ class Intervals:
     def __post_init__(self) -> None:
         if min(self.log_every, self.evaluate_every, self.checkpoint_every) < 1:
             raise ValueError(f"every number of steps is at least 1, not {self}")
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a recipe is trained, whatever the recipe is."""
+
+    seed: int = 0
+    """Seed of the encoder, the validation part and the pairs."""
+    images: Images = field(default_factory=Images)
+    """Which images are held out, and how the others reach the encoder."""
+    hardware: Hardware = field(default_factory=Hardware)
+    """What the training runs on."""
+    intervals: Intervals = field(default_factory=Intervals)
+    """How often something happens."""
+
+
+def read_options(data: Mapping[str, Any]) -> TrainingOptions:
+    """Return the options that a run's ``options.json`` holds beside its recipe.
+
+    Raises:
+        ValueError: everything that is wrong with them.
+    """
+    held = {name: value for name, value in data.items() if name != "recipe"}
+    groups = {"images": Images, "hardware": Hardware, "intervals": Intervals}
+    if not groups.keys() & held.keys():  # as runs wrote it before options came in groups
+        held["compile"] = held.pop("compiled", False)
+        for name, kind in groups.items():
+            held[name] = {own.name: held.pop(own.name) for own in fields(kind) if own.name in held}
+    return from_json(TrainingOptions, held, "options")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a submission says about itself. A run and an encoder that nobody trains know all but the authors."""
+
+    authors: tuple[str, ...]
+    """Names of the authors."""
+    name: str | None = None
+    """Name of the entry; the recipe's for a run, and an untrained encoder has its own."""
+    revision: int = 1
+    """Revision of the entry under that name."""
+    method: str | None = None
+    """The method in a sentence or two; the recipe's title for a run, and an untrained encoder has its own."""
+    architecture: str | None = None
+    """The encoder's architecture; known for a run and an untrained encoder."""
+    training_data: str | None = None
+    """What the encoder was trained on; known for a run and an untrained encoder."""
+    conditional: str | None = None
+    """The distribution of positive pairs; known for a run and an untrained encoder."""
+    links: tuple[str, ...] = ()
+    """Web addresses of paper, code and weights."""

@@ -9,16 +9,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from baselines.training.options import Precision
 from ident3d.device import named_device, usable_device
 
-__all__ = ["JointBatchNorm2d", "Placement", "Precision", "join_batch_norm", "place"]
+__all__ = ["JointBatchNorm2d", "Placement", "is_first_process", "join_batch_norm", "place"]
 
 
 class JointBatchNorm2d(nn.BatchNorm2d):
@@ -96,9 +97,6 @@ class _SumOverProcesses(torch.autograd.Function):
         return total
 
 
-Precision = Literal["auto", "float32", "bfloat16"]
-
-
 @dataclass(frozen=True)
 class Placement:
     """The device, precision and place among processes of this process.
@@ -123,6 +121,11 @@ class Placement:
     def autocast(self) -> torch.autocast:
         """Return the context that the encoder is run in."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half)
+
+
+def is_first_process() -> bool:
+    """Return whether this process is the one that writes, prints and evaluates, where torchrun started several."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,11 @@ from ident3d.files import write_text
 __all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
 
 if TYPE_CHECKING:
+    import torch
     from matplotlib.figure import Figure
+
+    from baselines.recipes import Recipe
+    from ident3d.conditionals.conditional import Conditional
 
 
 _MOST_POINTS = 1000
@@ -37,19 +41,19 @@ _MOST_POINTS = 1000
 _SHOWN_APART = {"r2": "all factors", "r2/content": "content", "r2/style": "style"}
 
 
-def curves(metrics: list[dict[str, Any]], *, in_nats: bool = True) -> Figure:
+def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure:
     """Draw loss and R2 against steps, the R2 of content and style apart where a run has them.
 
     Args:
         metrics: lines of metrics.
-        in_nats: whether the loss is a cross entropy, and not a squared error.
+        label: what the loss measures, with its unit.
     """
     from matplotlib.ticker import MaxNLocator
 
     figure = _new_figure(10, 3.2)
     loss, r2 = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     loss.plot(*_points(metrics, "loss"))
-    loss.set_ylabel("loss in nats" if in_nats else "mean squared error")
+    loss.set_ylabel(label)
     apart = [name for name in _SHOWN_APART if any(name in line for line in metrics)]
     for name in apart:
         r2.plot(*_points(metrics, name), marker=".", label=_SHOWN_APART[name])
@@ -119,15 +123,6 @@ def _correlations(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.f
     return found
 
 
-if TYPE_CHECKING:
-    import torch
-    from matplotlib.figure import Figure
-
-    from baselines.losses import AnInfoNCE
-    from baselines.recipes import Recipe
-    from ident3d.conditionals.conditional import Conditional
-
-
 _STYLE = "body{font-family:sans-serif;max-width:70rem;margin:2rem auto}td,th{padding:.2rem .8rem;text-align:left}"
 
 
@@ -153,36 +148,35 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     """
     check_can_draw()
     record = run.record()
-    options = record["options"]
+    options = run.options()
     data = ThreeDIdent(root, split="train")
-    part, held_out = split_validation(data, options["validation"], options["seed"])
+    part, held_out = split_validation(data, options.images.validation, options.seed)
     encoder, checkpoint = run.encoder(device)
     embeddings = embed(encoder, held_out, device=device)
     metrics = read_metrics(run.folder)
     recipe = run.recipe()
     conditional = pair_conditional(recipe, data)
+    loss = build_loss(recipe, record["dim"])
+    load_state(loss, checkpoint.loss, f"the loss in {run.checkpoint_path}")
     summary = (
-        f"{recipe.title}. {checkpoint.step} steps, seed {options['seed']}, {record['dataset']['rows']} images, "
+        f"{recipe.title}. {checkpoint.step} steps, seed {options.seed}, {record['dataset']['rows']} images, "
         f"on {record['device']}."
     )
     parts = [
         f"<h1>{html.escape(recipe.name)}</h1>",
         f"<p>{html.escape(summary)}</p>",
-        _shown("Loss and R2", curves(metrics, in_nats=recipe.loss != "supervised")),
+        _shown("Loss and R2", curves(metrics, loss.label)),
         _scores(metrics, data.factors.names, content_and_style(conditional, len(data.factors))),
         _shown(
             "Latents against embeddings, validation part",
             scatter(held_out.latents.numpy(), embeddings, data.factors.names),
         ),
     ]
-    if recipe.loss == "an_info_nce":
-        learned = build_loss(recipe, record["dim"])
-        load_state(learned, checkpoint.loss, f"the loss in {run.checkpoint_path}")
-        diagonal = cast("AnInfoNCE", learned).precision.tolist()
+    if loss.precision is not None:
         others = _other_precisions(recipe, conditional, part)
-        parts.append(_shown("Learned Lambda, and the conditional's", precisions(diagonal, others)))
+        parts.append(_shown("Learned Lambda, and the conditional's", precisions(loss.precision.tolist(), others)))
     parts.append(f"<h2>Options</h2><pre>{html.escape(json.dumps(record, indent=1))}</pre>")
-    page = run.folder / "report.html"
+    page = run.report_path
     title = f"<title>{html.escape(recipe.name)}</title>"
     head = f'<!doctype html><html lang="en"><meta charset="utf-8">{title}<style>{_STYLE}</style>'
     write_text(page, head + "\n".join(parts) + "</html>\n")

@@ -1,39 +1,40 @@
-"""A run: a recipe, a dataset and a seed, and the folder that holds what comes of them."""
+"""A run: a recipe, a dataset and a seed, and the folder that holds what comes of them.
+
+:func:`train` is what ``python -m baselines train`` calls.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import logging
 import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from baselines.encoders import ResNetEncoder
-from baselines.recipes import Recipe
+from baselines.recipes import Recipe, find_recipe, read_recipe
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.data import build_stream, pair_conditional, split_validation
 from baselines.training.evaluation import check_can_evaluate, evaluate
 from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
-from baselines.training.options import Intervals
-from baselines.training.placement import Placement, Precision, join_batch_norm
+from baselines.training.options import Resident, TrainingOptions, read_options
+from baselines.training.placement import Placement, join_batch_norm, place
 from baselines.training.progress import Logbook, Schedule
 from ident3d import ThreeDIdent
+from ident3d.codec import dumps, read_file, to_json
 from ident3d.conditionals import AnisotropicNormal, Normal
 from ident3d.conditionals.conditional import Conditional
 from ident3d.errors import Ident3DError
 from ident3d.files import remove_unfinished, write_text
 from ident3d.pairs import PairStream
 
-__all__ = ["Resident", "Run", "RunOptions", "content_and_style", "true_precision"]
+__all__ = ["Run", "content_and_style", "train", "true_precision"]
 
 
 def true_precision(conditional: Conditional | None, dim: int) -> npt.NDArray[np.float64] | None:
@@ -49,7 +50,7 @@ def content_and_style(conditional: Conditional | None, dim: int) -> dict[str, li
     """Return the columns that vary little within a pair ("content") and much ("style").
 
     Returns:
-        Nothing where the conditional has not exactly two widths.
+        Nothing where the conditional has not exactly two scales.
     """
     precision = true_precision(conditional, dim)
     kinds = [] if precision is None else sorted(set(precision.tolist()), reverse=True)
@@ -57,8 +58,6 @@ def content_and_style(conditional: Conditional | None, dim: int) -> dict[str, li
         return {}
     return {name: np.flatnonzero(precision == k).tolist() for name, k in zip(("content", "style"), kinds, strict=True)}
 
-
-Resident = Literal["auto", "always", "never"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,45 +68,57 @@ _SMALLEST_HALF = 32
 """Width of the smallest images that are trained on in bfloat16 on a CPU: see :func:`_check_precision`."""
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How a recipe is run.
+def train(
+    recipe: Recipe | str,
+    root: str | Path,
+    folder: str | Path | None = None,
+    options: TrainingOptions | None = None,
+    *,
+    report: bool = True,
+) -> Run:
+    """Train an encoder on images by a recipe, or go on with a training that was interrupted.
 
-    Attributes:
-        recipe: the recipe.
-        seed: seed of the encoder, the validation part and the pairs.
-        validation: images of the train split that are held out to evaluate on.
-        device: see :func:`~baselines.training.placement.place`.
-        precision: see :func:`~baselines.training.placement.place`.
-        compiled: whether the encoder is compiled.
-        resident: whether all images are decoded once into the device's memory; "auto": where they take little of it.
-        workers: processes that decode images that are not resident.
-        log_every: steps between lines of metrics.
-        evaluate_every: steps between evaluations.
-        checkpoint_every: steps between checkpoints.
+    The test split is not read. Every process that torchrun started calls this; the first one writes.
+
+    Args:
+        recipe: the recipe, or its name: one of :data:`~baselines.recipes.RECIPES`, or ``package.module:RECIPE``.
+        root: folder of the dataset, in any layout; "sample" is the one inside the package.
+        folder: folder of the run; ``runs/RECIPE-seedSEED`` where None. If it holds the same run, that goes on from its
+            last checkpoint, and the finished run is the same as one that was not interrupted.
+        options: how; the defaults where None.
+        report: whether ``report.html`` is written at the end, which needs matplotlib.
+
+    Returns:
+        The run, whose folder holds ``options.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoint.pt`` and
+        ``report.html``.
+
+    Raises:
+        ValueError: if recipe, options, dataset and device do not fit together.
+        FileNotFoundError: if there is no dataset.
+        MissingDependencyError: if torchvision or matplotlib is needed and not installed.
+        DivergedError: if the loss is no longer a finite number.
+        Ident3DError: if the folder holds another run, or a damaged checkpoint.
     """
+    # A report needs the run, and a run's training none of what the report needs.
+    from baselines.training.report import check_can_draw, write_report
 
-    recipe: Recipe
-    seed: int = 0
-    validation: int = 1000
-    device: str = "auto"
-    precision: Precision = "auto"
-    compiled: bool = False
-    resident: Resident = "auto"
-    workers: int = 0
-    log_every: int = 50
-    evaluate_every: int = 1000
-    checkpoint_every: int = 500
-
-    @property
-    def schedule(self) -> Schedule:
-        """When what happens."""
-        return Schedule(self.recipe.steps, Intervals(self.log_every, self.evaluate_every, self.checkpoint_every))
+    if report:
+        check_can_draw()
+    recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    options = options or TrainingOptions()
+    if options.hardware.threads > 0:
+        torch.set_num_threads(options.hardware.threads)
+    run = Run(Path(folder) if folder is not None else Path("runs") / f"{recipe.name}-seed{options.seed}")
+    with place(options.hardware.device, options.hardware.precision) as placement:
+        run.train(recipe, options, root, placement)
+        if report and placement.is_first:
+            _LOG.info("the report is %s", write_report(run, root, placement.device))
+    return run
 
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of a run: ``options.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoint.pt``.
+    """The folder of a run: ``options.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoint.pt``, ``report.html``.
 
     Attributes:
         folder: the folder.
@@ -120,84 +131,112 @@ class Run:
         """The last checkpoint."""
         return self.folder / "checkpoint.pt"
 
+    @property
+    def report_path(self) -> Path:
+        """The report, one HTML page."""
+        return self.folder / "report.html"
+
     def record(self) -> dict[str, Any]:
         """Return what ``options.json`` holds.
 
         Raises:
             FileNotFoundError: if the folder holds no run.
+            ValueError: if the file cannot be used.
         """
         path = self.folder / "options.json"
         if not path.is_file():
             raise FileNotFoundError(f"{self.folder} holds no run: there is no options.json")
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        advice = "put back a copy of it, or remove the folder to train again"
+        record: dict[str, Any] = read_file(path, advice)
+        missing = [key for key in ("options", "dataset", "resolution", "dim") if key not in record]
+        if missing or "recipe" not in record["options"]:
+            raise ValueError(f"{path} is not that of a run: it has no {', '.join(missing) or 'recipe'}; {advice}")
         return record
 
     def recipe(self) -> Recipe:
         """Return the run's recipe."""
-        return Recipe(**self.record()["options"]["recipe"])
+        return read_recipe(self.record()["options"]["recipe"])
 
-    def encoder(self, device: torch.device | str = "cpu") -> tuple[ResNetEncoder, Checkpoint]:
+    def options(self) -> TrainingOptions:
+        """Return how the recipe is trained."""
+        return read_options(self.record()["options"])
+
+    def encoder(self, device: torch.device | str = "cpu") -> tuple[torch.nn.Module, Checkpoint]:
         """Return the trained encoder in evaluation mode, and the checkpoint that it comes from.
 
         Raises:
             FileNotFoundError: if there is no run, or no checkpoint yet.
-            ValueError: if the checkpoint is of another architecture.
+            ValueError: if the encoder can no longer be built, or the checkpoint is of another architecture.
+            Ident3DError: if the checkpoint is damaged.
         """
-        dim = self.record()["dim"]
+        record = self.record()
         held = Checkpoint.read(self.checkpoint_path, device)
-        encoder = build_encoder(self.recipe(), dim, seed=0).to(device)
+        encoder = build_encoder(self.recipe(), record["dim"], record["resolution"], seed=0).to(device)
         load_state(encoder, held.encoder, f"the encoder in {self.checkpoint_path}")
         return encoder.eval(), held
 
-    def train(self, options: RunOptions, root: str | Path, placement: Placement) -> None:
-        """Train, from the beginning or from the last checkpoint; the finished run is the same either way.
+    def train(self, recipe: Recipe, options: TrainingOptions, root: str | Path, placement: Placement) -> None:
+        """Train, from the beginning or from the last checkpoint; :func:`train` finds the placement and reports.
 
         Args:
+            recipe: what is trained.
             options: how.
             root: the dataset, of which the train split is read and nothing else.
             placement: where.
 
         Raises:
-            ValueError: if options, dataset and device do not fit together.
+            ValueError: if recipe, options, dataset and device do not fit together.
             Ident3DError: if the folder holds another run, or the loss diverges.
         """
-        schedule = options.schedule
         data = ThreeDIdent(root, split="train")
         _check_precision(placement, _resolution(data))
-        part, held_out = split_validation(data, options.validation, options.seed)
+        part, held_out = split_validation(data, options.images.validation, options.seed)
         check_can_evaluate(held_out)
-        batch_size = _share_of_batch(options.recipe.batch_size, placement.world_size)
-        stream = build_stream(options.recipe, part, data, options.seed, batch_size=batch_size)
-        trainer = self._trainer(options, placement, len(data.factors))
-        self._claim(options, data, placement)
+        batch_size = _share_of_batch(recipe.batch_size, placement.world_size)
+        stream = build_stream(recipe, part, data, options.seed, batch_size=batch_size)
+        trainer = self._trainer(recipe, options, placement, data)
+        self._claim(recipe, options, data, placement)
         if placement.is_first:
             remove_unfinished(self.checkpoint_path)  # what a run that was killed was writing
         trainer.resume()
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
-        groups = content_and_style(pair_conditional(options.recipe, data), len(data.factors))
-        is_resident = _is_resident(options.resident, stream, placement)
+        groups = content_and_style(pair_conditional(recipe, data), len(data.factors))
+        is_resident = _is_resident(options.images.resident, stream, placement)
         if is_resident:
             stream = stream.on_device(placement.device)
-        loader = stream.loader(0 if is_resident else options.workers)
-        _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, options.recipe.steps, placement.device)
+        loader = stream.loader(0 if is_resident else options.images.workers)
+        _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, recipe.steps, placement.device)
+        schedule = Schedule(recipe.steps, options.intervals)
         with Logbook(self.folder, trainer.step, writes=placement.is_first) as logbook:
             encoder = trainer.model.encoder
             trainer.train(loader, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
 
-    def _trainer(self, options: RunOptions, placement: Placement, dim: int) -> Trainer:
+    def _trainer(self, recipe: Recipe, options: TrainingOptions, placement: Placement, data: ThreeDIdent) -> Trainer:
         several = placement.world_size > 1
-        encoder: torch.nn.Module = build_encoder(options.recipe, dim, options.seed)
+        dim = len(data.factors)
+        encoder = build_encoder(recipe, dim, _resolution(data), options.seed)
         if several:
             encoder = join_batch_norm(encoder, placement.device)
-        model = TrainedModel(encoder, build_loss(options.recipe, dim, across_processes=several))
+        model = TrainedModel(encoder, build_loss(recipe, dim, across_processes=several))
         model.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # a module's to takes it
-        optimiser = build_optimiser(model, options.recipe)
-        return Trainer(model, optimiser, placement, self.checkpoint_path, options.compiled)
+        identity = _identity(recipe, options, data.fingerprint, placement.world_size)
+        optimiser = build_optimiser(model, recipe)
+        return Trainer(model, optimiser, placement, self.checkpoint_path, options.hardware.compile, identity)
 
-    def _claim(self, options: RunOptions, data: ThreeDIdent, placement: Placement) -> None:
+    def _claim(self, recipe: Recipe, options: TrainingOptions, data: ThreeDIdent, placement: Placement) -> None:
         """Write down what the run is, or check that the folder holds the same one."""
+        path = self.folder / "options.json"
+        if path.exists():
+            held = self.record()
+            before = _identity(self.recipe(), self.options(), held["dataset"]["fingerprint"], held["world_size"])
+            now = _identity(recipe, options, data.fingerprint, placement.world_size)
+            differing = [f"{key} {before[key]!r}, now {now[key]!r}" for key in now if before[key] != now[key]]
+            if differing:
+                raise Ident3DError(
+                    f"{self.folder} holds another run: {'; '.join(differing)}; choose another folder with --out"
+                )
         record = {
-            "options": dataclasses.asdict(options),
+            "options": {"recipe": to_json(recipe), **to_json(options)},
             "dataset": {"root": str(data.root), "rows": len(data), "fingerprint": data.fingerprint},
             "resolution": _resolution(data),
             "dim": len(data.factors),
@@ -207,18 +246,8 @@ class Run:
             "device_name": _device_name(placement),
             "versions": {"python": platform.python_version(), **_versions()},
         }
-        path = self.folder / "options.json"
-        if path.exists():
-            before, now = _identity(self.record()), _identity(record)
-            differing = [
-                f"{key} {before.get(key)!r}, now {now.get(key)!r}" for key in now if before.get(key) != now[key]
-            ]
-            if differing:
-                raise Ident3DError(
-                    f"{self.folder} holds another run: {'; '.join(differing)}; choose another folder with --out"
-                )
         if placement.is_first:
-            write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+            write_text(path, dumps(record))
 
 
 def _resolution(data: ThreeDIdent) -> int:
@@ -238,12 +267,17 @@ def _check_precision(placement: Placement, resolution: int) -> None:
         )
 
 
-def _identity(record: dict[str, Any]) -> dict[str, Any]:
+def _identity(recipe: Recipe, options: TrainingOptions, fingerprint: str, world_size: int) -> dict[str, Any]:
     """Return what must not change between the parts of a run; how many steps it takes may."""
-    options = record["options"]
-    recipe = {key: value for key, value in options["recipe"].items() if key not in {"steps", "title", "reported_r2"}}
-    same = {key: options[key] for key in ("seed", "validation", "precision")}
-    return {**recipe, **same, "dataset": record["dataset"]["fingerprint"], "world_size": record["world_size"]}
+    same = {key: value for key, value in to_json(recipe).items() if key not in {"steps", "title", "reported_r2"}}
+    return {
+        **same,
+        "seed": options.seed,
+        "validation": options.images.validation,
+        "precision": options.hardware.precision,
+        "dataset": fingerprint,
+        "world_size": world_size,
+    }
 
 
 def _share_of_batch(batch_size: int, world_size: int) -> int:

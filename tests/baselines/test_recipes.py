@@ -21,7 +21,7 @@ def test_table_4_and_the_topline_are_there_with_what_the_paper_reports():
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
 def test_every_recipe_has_the_papers_numbers_and_a_conditional_of_the_box(recipe):
-    assert (recipe.learning_rate, recipe.steps, recipe.batch_size, recipe.depth) == (1e-4, 200_000, 512, 18)
+    assert (recipe.learning_rate, recipe.steps, recipe.batch_size, recipe.encoder) == (1e-4, 200_000, 512, "resnet18")
     assert RECIPES[recipe.name] is recipe
     if recipe.conditional is not None:
         parse(recipe.conditional, FACTORS).check(Box(10))
@@ -39,7 +39,7 @@ def test_the_conditionals_are_those_of_the_rows():
 
 
 def test_an_unknown_recipe_is_answered_with_the_list():
-    with pytest.raises(ValueError, match=r"no recipe 'infonce'; there are infonce-box, .*, supervised"):
+    with pytest.raises(ValueError, match=r"unknown recipe 'infonce'; .*choose from infonce-box, .*, supervised"):
         find_recipe("infonce")
 
 
@@ -48,7 +48,11 @@ def test_an_unknown_recipe_is_answered_with_the_list():
     [
         ("infonce-box", {"conditional": None}, "matched pairs are drawn from a conditional"),
         ("simclr", {"conditional": "normal(sigma=0.1)"}, "augmented images come from no conditional"),
-        ("infonce-box", {"loss": "supervised"}, "supervised loss takes single images"),
+        (
+            "infonce-box",
+            {"loss": "supervised"},
+            "the loss supervised takes single images, and matched",
+        ),
         ("infonce-box", {"learning_rate": 0.0}, "learning rate is positive, not 0"),
         ("infonce-box", {"steps": 0}, "not 0 of 512"),
     ],

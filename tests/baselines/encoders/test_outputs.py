@@ -42,5 +42,5 @@ def test_the_paper_learns_the_box_and_not_the_sphere():
     assert [p.requires_grad for p in output_for(Box(3)).parameters()] == [True]
     assert [p.requires_grad for p in output_for(Sphere(3)).parameters()] == [False]
     assert [p.requires_grad for p in output_for(Sphere(3), learn_scale=True).parameters()] == [True]
-    with pytest.raises(TypeError, match="Unbounded, Box or Sphere, not 'box'"):
+    with pytest.raises(TypeError, match="Unbounded, Box, Sphere, not 'box'"):
         output_for("box")

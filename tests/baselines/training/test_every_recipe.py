@@ -14,9 +14,10 @@ import torch
 
 from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
+from baselines.training.options import Images, Intervals, TrainingOptions
 from baselines.training.placement import Placement
 from baselines.training.progress import read_metrics
-from baselines.training.run import Run, RunOptions
+from baselines.training.run import Run
 
 CPU = Placement(torch.device("cpu"))
 CHECKOUT = Path(__file__).parents[3]
@@ -24,8 +25,8 @@ CHECKOUT = Path(__file__).parents[3]
 
 def train(recipe, root, folder):
     run = Run(folder)
-    options = RunOptions(replace(recipe, steps=2, batch_size=8), validation=60, log_every=1)
-    run.train(options, root, CPU)
+    options = TrainingOptions(images=Images(validation=60), intervals=Intervals(log_every=1))
+    run.train(replace(recipe, steps=2, batch_size=8), options, root, CPU)
     return run
 
 
@@ -48,7 +49,7 @@ def test_every_recipe_trains(recipe, pairs_root, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [34, 50, 101])
 def test_every_depth_trains(depth, pairs_root, tmp_path):
-    run = train(replace(RECIPES["infonce-box"], depth=depth), pairs_root, tmp_path)
+    run = train(replace(RECIPES["infonce-box"], encoder=f"resnet{depth}"), pairs_root, tmp_path)
     encoder, checkpoint = run.encoder()
     assert checkpoint.step == 2
     assert encoder.hidden.in_features == (512 if depth == 34 else 2048)

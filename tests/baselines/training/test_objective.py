@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from baselines.encoders import BoxOutput, SphereOutput
-from baselines.losses import an_info_nce, delta_info_nce, info_nce, supervised_mse
+from baselines.losses import InfoNCE, an_info_nce, delta_info_nce, info_nce, supervised_mse
 from baselines.recipes import RECIPES
 from baselines.training.objective import TrainedModel, build_loss, build_optimiser, embedding_space
 from ident3d import Box, Sphere, Unbounded
@@ -49,7 +49,7 @@ def test_what_is_learned_beside_the_weights_is_told():
     for output, name in ((BoxOutput(Box(2)), "box_size"), (SphereOutput(Sphere(2)), "radius")):
         encoder = nn.Sequential()
         encoder.output = output
-        assert TrainedModel(encoder, nn.Identity()).learned_numbers() == {name: 1.0}
+        assert TrainedModel(encoder, InfoNCE()).learned_numbers() == {name: 1.0}
 
 
 def test_lambda_has_a_learning_rate_of_its_own():

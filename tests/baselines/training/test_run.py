@@ -6,40 +6,39 @@ import torch
 from baselines.recipes import CONTENT_FACTORS, RECIPES
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.objective import build_encoder
+from baselines.training.options import Images, Intervals, TrainingOptions
 from baselines.training.placement import Placement
 from baselines.training.progress import read_metrics
 from baselines.training.report import write_report
-from baselines.training.run import Run, RunOptions, content_and_style, true_precision
+from baselines.training.run import Run, content_and_style, true_precision
 from ident3d import FACTORS, AnisotropicNormal, Laplace, Normal, ThreeDIdent
 from ident3d.errors import Ident3DError
 
 CPU = Placement(torch.device("cpu"))
-OPTIONS = RunOptions(
-    replace(RECIPES["aninfonce-box"], steps=4, batch_size=8),
-    validation=60,
-    log_every=1,
-    evaluate_every=4,
-    checkpoint_every=2,
+RECIPE = replace(RECIPES["aninfonce-box"], steps=4, batch_size=8)
+OPTIONS = TrainingOptions(
+    images=Images(validation=60), intervals=Intervals(log_every=1, evaluate_every=4, checkpoint_every=2)
 )
 
 
 def up_to(steps):
-    return replace(OPTIONS, recipe=replace(OPTIONS.recipe, steps=steps))
+    return replace(RECIPE, steps=steps)
 
 
 @pytest.fixture(scope="module")
 def finished(images_root, tmp_path_factory):
     run = Run(tmp_path_factory.mktemp("run"))
-    run.train(OPTIONS, images_root, CPU)
+    run.train(RECIPE, OPTIONS, images_root, CPU)
     return run
 
 
 def test_a_run_in_two_parts_is_the_run_in_one(finished, images_root, tmp_path):
     run = Run(tmp_path)
-    run.train(up_to(3), images_root, CPU)
+    run.train(up_to(3), OPTIONS, images_root, CPU)
     half_written = tmp_path / ".checkpoint.pt.0123456789ab.tmp"  # as a kill leaves it
     half_written.write_bytes(b"PK")
-    run.train(replace(OPTIONS, resident="never", workers=1), images_root, CPU)  # where images are does not matter
+    elsewhere = replace(OPTIONS, images=replace(OPTIONS.images, resident="never", workers=1))
+    run.train(RECIPE, elsewhere, images_root, CPU)  # where images are does not matter
     expected, found = finished.encoder()[1], run.encoder()[1]
     assert found.step == expected.step == 4
     assert all(torch.equal(found.encoder[name], tensor) for name, tensor in expected.encoder.items())
@@ -53,7 +52,8 @@ def test_the_folder_says_what_the_run_was(finished, images_root):
     assert record["dataset"] == {"root": str(images_root), "rows": 160, "fingerprint": data.fingerprint}
     assert torch.__version__.startswith(record["versions"]["torch"])
     assert record["options"]["seed"] == 0
-    assert finished.recipe() == OPTIONS.recipe
+    assert finished.recipe() == RECIPE
+    assert finished.options() == OPTIONS
     scores = [line for line in read_metrics(finished.folder) if "r2" in line]
     assert [line["step"] for line in scores] == [4]
     assert {f"r2/{name}" for name in FACTORS.names} < set(scores[0])
@@ -66,25 +66,25 @@ def test_the_encoder_is_the_one_that_was_trained(finished):
     encoder, checkpoint = finished.encoder()
     assert checkpoint.step == 4
     assert not encoder.training
-    untrained = build_encoder(OPTIONS.recipe, 10, seed=0)
+    untrained = build_encoder(RECIPE, 10, 32, seed=0)
     assert not torch.equal(encoder.head.weight, untrained.head.weight)
 
 
 def test_weights_depend_on_the_seed_and_leave_the_global_generator_alone():
     torch_state = torch.random.get_rng_state()
-    first, again, other = (build_encoder(OPTIONS.recipe, 10, seed).head.weight for seed in (0, 0, 1))
+    first, again, other = (build_encoder(RECIPE, 10, 32, seed).head.weight for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), torch_state)
 
 
 def test_another_run_in_the_same_folder_is_refused(finished, images_root):
-    for changed, message in (
-        (replace(OPTIONS, seed=1), "seed 0, now 1"),
-        (replace(OPTIONS, recipe=replace(OPTIONS.recipe, p=3)), "p 2, now 3"),
+    for recipe, options, message in (
+        (RECIPE, replace(OPTIONS, seed=1), "seed 0, now 1"),
+        (replace(RECIPE, p=3), OPTIONS, r"p 2\.0, now 3"),
     ):
         with pytest.raises(Ident3DError, match=f"holds another run: {message}; choose another folder"):
-            finished.train(changed, images_root, CPU)
+            finished.train(recipe, options, images_root, CPU)
 
 
 def test_a_folder_without_a_run_is_told(tmp_path):
@@ -99,7 +99,7 @@ def test_the_test_split_is_never_touched(images_root, tmp_path, monkeypatch):
         ThreeDIdent, "__init__", lambda self, root, split="train": (opened.append(split), init(self, root, split))[1]
     )
     run = Run(tmp_path)
-    run.train(up_to(1), images_root, CPU)
+    run.train(up_to(1), OPTIONS, images_root, CPU)
     write_report(run, images_root, CPU.device)
     assert set(opened) == {"train"}
 
@@ -128,8 +128,8 @@ def test_content_varies_less_than_style():
 
 def test_a_checkpoint_of_another_encoder_is_refused(finished, images_root, tmp_path):
     run = Run(tmp_path)
-    run.train(up_to(1), images_root, CPU)
-    other = build_encoder(replace(OPTIONS.recipe, space="sphere"), 10, seed=0)
+    run.train(up_to(1), OPTIONS, images_root, CPU)
+    other = build_encoder(replace(RECIPE, space="sphere"), 10, 32, seed=0)
     Checkpoint(1, dict(other.state_dict()), {}, {}).write(run.checkpoint_path)
     with pytest.raises(ValueError, match=r"another architecture: output\.log_size is missing"):
         run.encoder()
@@ -137,12 +137,12 @@ def test_a_checkpoint_of_another_encoder_is_refused(finished, images_root, tmp_p
 
 def test_processes_share_a_batch_evenly(images_root, tmp_path):
     with pytest.raises(ValueError, match="a batch of 8 pairs cannot be shared evenly by 3 processes"):
-        Run(tmp_path).train(OPTIONS, images_root, Placement(torch.device("cpu"), world_size=3))
+        Run(tmp_path).train(RECIPE, OPTIONS, images_root, Placement(torch.device("cpu"), world_size=3))
 
 
 def test_images_that_are_too_small_for_bfloat16_on_a_cpu_are_refused(images_root, tmp_path, monkeypatch):
     monkeypatch.setattr("baselines.training.run._SMALLEST_HALF", 64)
     half = Placement(torch.device("cpu"), half=True)
     with pytest.raises(ValueError, match=r"at least 64x64, not 32x32; choose --precision float32"):
-        Run(tmp_path / "run").train(OPTIONS, images_root, half)
+        Run(tmp_path / "run").train(RECIPE, OPTIONS, images_root, half)
     assert not (tmp_path / "run").exists()

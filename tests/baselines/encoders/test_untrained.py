@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from baselines.__main__ import main
-from baselines.floors import FLOORS
+from baselines.encoders.untrained import UNTRAINED
 from baselines.recipes import RECIPES
 from baselines.training.objective import build_encoder
 from ident3d import Submission, ThreeDIdent, metrics, sample_latents
@@ -39,7 +39,7 @@ def test_pixels_are_the_images_in_cells(images_root, tmp_path):
 
 def test_2000_images_are_enough_for_the_width_of_pixels():
     images = torch.rand(2000, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    embeddings = FLOORS["pixels"].build(10, 0)(images).numpy()
+    embeddings = UNTRAINED["pixels"].build(10, 0)(images).numpy()
     # A linear function of the images is read off, and what has nothing to do with them is not.
     latents = sample_latents(2000)
     latents[:, 0] = images.mean((1, 2, 3)).numpy()
@@ -51,7 +51,7 @@ def test_2000_images_are_enough_for_the_width_of_pixels():
 def test_a_random_resnet_is_what_training_starts_from(images_root, tmp_path):
     first = embedded("random-resnet18", images_root, tmp_path / "a", "--seed", "3", "--name", "mine")
     other = embedded("random-resnet18", images_root, tmp_path / "b")
-    encoder = build_encoder(RECIPES["supervised"], 10, seed=3).eval()
+    encoder = build_encoder(RECIPES["supervised"], 10, 32, seed=3).eval()
     data = ThreeDIdent(images_root, split="test")
     with torch.inference_mode():
         expected = encoder(data.pixels([5]).permute(0, 3, 1, 2) / 255)

@@ -1,4 +1,4 @@
-"""Floors: encoders that nobody trained, which every trained one is held against, by name.
+"""Encoders that nobody trains: the floor under every trained one, by name.
 
 * ``pixels``: the image itself, averaged over a grid of 8x8 cells.
 * ``random-resnet18``: the ResNet18 with its head as training finds it, with an unbounded output. Batch norm is in
@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from baselines.encoders import Pixels
-from baselines.recipes import RECIPES
+from baselines.encoders.encoder import seeded_weights
+from baselines.encoders.networks import Pixels, ResNetEncoder
+from ident3d.registry import Registry
+from ident3d.spaces import Unbounded
 
-__all__ = ["FLOORS", "Floor"]
+__all__ = ["UNTRAINED", "UntrainedEncoder"]
 
 
 @dataclass(frozen=True)
-class Floor:
+class UntrainedEncoder:
     """An encoder that is not trained, and what a submission says about it.
 
     Attributes:
@@ -42,25 +44,27 @@ class Floor:
 
 
 def _random_resnet18(dim: int, seed: int) -> nn.Module:
-    from baselines.training.objective import build_encoder
+    with seeded_weights(seed):
+        return ResNetEncoder(Unbounded(dim), depth=18).eval()
 
-    return build_encoder(RECIPES["supervised"], dim, seed).eval()
 
-
-FLOORS: dict[str, Floor] = {
-    "pixels": Floor(
-        "identity (pixels)",
-        "The image itself, averaged over a grid of 8x8 cells: what an affine map reads off without an encoder.",
-        "none: the mean colours of 8x8 cells",
-        lambda dim, seed: Pixels().eval(),  # noqa: ARG005 - it depends on neither
-        is_random=False,
-    ),
-    "random-resnet18": Floor(
-        "random ResNet18",
-        "An encoder before its first training step; batch norm in evaluation mode with mean 0 and variance 1.",
-        "ResNet18, hidden layer, unbounded output",
-        _random_resnet18,
-        is_random=True,
-    ),
-}
-"""The encoders that nobody trained, by the name that ``python -m baselines embed`` takes."""
+UNTRAINED: Registry[UntrainedEncoder] = Registry(
+    "encoder that is not trained",
+    {
+        "pixels": UntrainedEncoder(
+            "identity (pixels)",
+            "The image itself, averaged over a grid of 8x8 cells: what an affine map reads off without an encoder.",
+            "none: the mean colours of 8x8 cells",
+            lambda dim, seed: Pixels().eval(),  # noqa: ARG005 - it depends on neither
+            is_random=False,
+        ),
+        "random-resnet18": UntrainedEncoder(
+            "random ResNet18",
+            "An encoder before its first training step; batch norm in evaluation mode with mean 0 and variance 1.",
+            "ResNet18, hidden layer, unbounded output",
+            _random_resnet18,
+            is_random=True,
+        ),
+    },
+)
+"""The encoders that nobody trains, by the name that ``python -m baselines embed`` takes."""
