@@ -23,7 +23,7 @@ def test_train_makes_a_run_folder(images_root, tmp_path):
     ("arguments", "answer"),
     [
         (["infonce", "ROOT"], (2, "unknown recipe 'infonce'; ")),
-        (["infonce-box", "ROOT", "--device", "gpu"], (2, "a device is auto, cpu, cuda or cuda:N, not 'gpu'")),
+        (["infonce-box", "ROOT", "--device", "gpu"], (2, "unknown device 'gpu'; available devices: ")),
         (["infonce-box", "ROOT", "--validation", "60"], (2, "100 training images are fewer than a batch of 512")),
         (["infonce-box", "ROOT", "--validation", "90"], (2, "the dataset has 160 images")),
         (["infonce-box", "ROOT", *QUICK, "--validation", "12"], (2, "validation on 12 images: ")),
