@@ -27,9 +27,10 @@ from tqdm import tqdm
 from ident3d.scene.scene import Scene
 from ident3d.scene.templates import HueMap
 from ident3d.scene.world import World
-from render.blender.pool import Job, Pool
+from render.blender.pool import Pool
 from render.blender.process import Program, WorkerProcess
-from render.blender.quality import QUALITIES, Device, Settings, quality
+from render.blender.protocol import Device, Job, Settings
+from render.blender.quality import QUALITIES
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "render" / "data" / "reference"
 SIZES = (224, 64)
@@ -130,7 +131,7 @@ def tallies(bench: Bench, known: list[Reference]) -> dict[tuple[str, int], Tally
         with ExitStack() as stack:
             pools = {}
             for name in QUALITIES:
-                pool = Pool(Settings(quality(name), size, Device.CPU), bench.workers, blender=bench.blender)
+                pool = Pool(Settings(QUALITIES[name], size, Device.CPU), bench.workers, blender=bench.blender)
                 pools[name] = stack.enter_context(pool)
             for name in counts.keys() - {"published"}:  # what a worker does once would count
                 list(pools[name].render(Job(i, known[0].scene, i) for i in range(2 * bench.workers)))
@@ -159,7 +160,7 @@ def table(result: dict[tuple[str, int], Tally]) -> Iterator[str]:
 
 def memory(bench: Bench, known: list[Reference]) -> Iterator[str]:
     """Render many small images with one worker, and tell its memory and pace on the way."""
-    worker = WorkerProcess(Program.find(bench.blender), Settings(quality("standard"), 32, Device.CPU))
+    worker = WorkerProcess(Program.find(bench.blender), Settings(QUALITIES["standard"], 32, Device.CPU))
     try:
         worker.greet()
         marks = [max(1, bench.renders * tenths // 10) for tenths in (1, 5, 10)]

@@ -1,1 +1,53 @@
-"""Latents to images: renders 3DIdent with Blender. Run as ``python -m render``."""
+"""Latents to images: renders 3DIdent and its variants with Blender.
+
+Run as ``python -m render``, or from Python::
+
+    from render import DatasetSpec, PoolSpec, render_dataset
+
+    render_dataset("data/small", DatasetSpec(train=6000, test=1000, resolution=64), PoolSpec(workers=4))
+
+The way down: a :class:`DatasetSpec` becomes a plan (:mod:`render.dataset.plan`); a pool of worker processes renders the
+plan's images (:mod:`render.blender.pool`), and the writer of the folder takes them (:mod:`render.dataset.writer`).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from render.blender.pool import PoolSpec
+    from render.dataset.merge import merge_parts
+    from render.dataset.render import RenderReport, render_dataset
+    from render.dataset.spec import DatasetSpec, Part
+    from render.dataset.verify import verify_images
+    from render.figures import contact_sheet, traversal
+
+__all__ = [
+    "DatasetSpec",
+    "Part",
+    "PoolSpec",
+    "RenderReport",
+    "contact_sheet",
+    "merge_parts",
+    "render_dataset",
+    "traversal",
+    "verify_images",
+]
+
+# Loaded when they are asked for: the workers import this package too, in Pythons that have no NumPy.
+_PLACES = {
+    "DatasetSpec": "render.dataset.spec",
+    "Part": "render.dataset.spec",
+    "PoolSpec": "render.blender.pool",
+    "RenderReport": "render.dataset.render",
+    "contact_sheet": "render.figures",
+    "merge_parts": "render.dataset.merge",
+    "render_dataset": "render.dataset.render",
+    "traversal": "render.figures",
+    "verify_images": "render.dataset.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'render' has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)

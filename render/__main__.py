@@ -1,4 +1,4 @@
-"""The command line of the renderer: ``python -m render ROOT ...``, and four commands beside it."""
+"""The command line of the renderer: ``python -m render ROOT ...``, and five commands beside it."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from ident3d import commandline
 
 __all__ = ["DESCRIPTION", "commands", "main"]
 
-DESCRIPTION = """Render 3DIdent into a folder, or go on with what is there.
+DESCRIPTION = """Render 3DIdent, or a variant of it, into a folder, or go on with what is there.
 
 A folder that is called like another command is written as ./check."""
 
@@ -20,8 +20,16 @@ def commands() -> commandline.Commands:
     from render.commands.dataset import Dataset
     from render.commands.traversal import Traversal
     from render.commands.verify import Verify
+    from render.commands.world import WorldCommand
 
-    return {"": Dataset, "traversal": Traversal, "contact-sheet": ContactSheet, "check": Check, "verify": Verify}
+    return {
+        "": Dataset,
+        "traversal": Traversal,
+        "contact-sheet": ContactSheet,
+        "check": Check,
+        "verify": Verify,
+        "world": WorldCommand,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # What a batch system ends a job with is Ctrl-C to us: it is said what is kept, and no worker stays behind.
+    # What a batch system ends a job with is Ctrl-C to us: what is kept is said, and no worker stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -1,20 +1,37 @@
 """Images side by side in one, with names over the columns and beside the rows."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from ident3d.arguments import check_count
+from ident3d.latents import sample_latents
 from ident3d.randomness import integer_seed
+from ident3d.scene.templates import HueMap
 from ident3d.scene.world import World
 from ident3d.storage.images import decode
 from ident3d.storage.layouts import open_split
-from render.blender.pool import Job, Pool
-from render.dataset.folder import check_writable
+from render.blender.pool import PoolSpec
+from render.blender.protocol import Job, Renderer
+from render.blender.quality import Quality
+from render.dataset.spec import find_quality, find_world
+from render.dataset.writer import check_writable
 
-__all__ = ["check_output", "contact_sheet", "mosaic", "traversal", "traversal_latents"]
+__all__ = [
+    "TraversalSpec",
+    "check_output",
+    "contact_sheet",
+    "mosaic",
+    "traversal",
+    "traversal_latents",
+    "traversal_of",
+]
+
+_INNER = 0.5  # the factors that stay are drawn from the inner half of their range
 
 _GAP = 2
 _FONT_PIXELS = 12
@@ -85,40 +102,80 @@ def traversal_latents(base: npt.NDArray[np.float32], steps: int) -> npt.NDArray[
     Returns:
         (steps, d, d) float32: at [i, j] all of ``base``, but for factor j, which has the i-th value.
     """
-    if steps < 2:
-        raise ValueError(f"a traversal has 2 or more steps, not {steps}")
+    check_count(steps, "the number of steps of a traversal", 2)
     latents = np.tile(np.asarray(base, dtype=np.float32), (steps, len(base), 1))
     columns = np.arange(len(base))
     latents[:, columns, columns] = np.linspace(-1, 1, steps, dtype=np.float32)[:, None]
     return latents
 
 
-def traversal(world: World, base: npt.NDArray[np.float32], steps: int, pool: Pool) -> Image.Image:
-    """Render a traversal: a column for each factor, its raw value rising from -1 at the top to 1 at the bottom.
+@dataclass(frozen=True, kw_only=True)
+class TraversalSpec:
+    """A traversal that somebody asks for.
+
+    Attributes:
+        world: what makes scenes out of latents, or its file of JSON; that of 3DIdent where None.
+        hue_map: how hue angles become colours, instead of the world's own way; None for that.
+        steps: number of values of each factor, 2 or more.
+        resolution: width and height of one image in pixels.
+        seed: seed of the values that the factors have while they stay.
+        quality: settings of the sampler and the denoiser, or the name of a preset.
+    """
+
+    world: World | Path | None = None
+    hue_map: HueMap | str | None = None
+    steps: int = 7
+    resolution: int = 128
+    seed: int = 0
+    quality: Quality | str = "standard"
+
+
+def traversal(spec: TraversalSpec | None = None, pool: PoolSpec | None = None) -> Image.Image:
+    """Render what each factor does: a column for each, its raw value rising from -1 at the top to 1 at the bottom.
+
+    While one factor goes through its range, the others stay at values from the inner half of theirs.
 
     Args:
-        world: the law that makes a scene out of latents.
-        base: (d,) raw latents that the factors have while they stay.
-        steps: number of values of each factor, 2 or more.
-        pool: the workers, started.
+        spec: what is drawn.
+        pool: what renders; all cores, or a GPU if there is one, where None.
+
+    Raises:
+        ValueError: if a setting, or the world, cannot be used.
+        FileNotFoundError: if there is no file of the world.
+        RenderError: if the machine cannot render, or an image cannot be rendered.
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, ICML 2021, Figure 3.
     """
-    latents = traversal_latents(base, steps)
+    spec = spec or TraversalSpec()
+    world = find_world(spec.world, spec.hue_map)
+    base = _INNER * sample_latents(1, spec.seed, split="traversal", factors=world.factors)[0]
+    latents = traversal_latents(base, spec.steps)  # says what is wrong before Blender is started
+    with (pool or PoolSpec()).pool(find_quality(spec.quality), spec.resolution) as workers:
+        return traversal_of(world, latents, workers)
+
+
+def traversal_of(world: World, latents: npt.NDArray[np.float32], renderer: Renderer) -> Image.Image:
+    """Render given latents as a traversal.
+
+    Args:
+        world: what makes scenes out of latents.
+        latents: (steps, d, d) raw latents, as :func:`traversal_latents` returns them.
+        renderer: makes the images.
+    """
     places = list(np.ndindex(latents.shape[:2]))
     jobs = (
         Job(place, world.scene(latents[place]), integer_seed(0, "traversal", number))
         for number, place in enumerate(places)
     )
-    images = {place: decode(png, f"the image at {place}") for place, png in pool.render(jobs)}
+    images = {place: decode(png, f"the image at {place}") for place, png in renderer.render(jobs)}
     grid = np.stack([images[place] for place in places])
-    values = [f"{value:+.2f}" for value in np.linspace(-1, 1, steps)]
+    values = [f"{value:+.2f}" for value in np.linspace(-1, 1, len(latents))]
     names = [name.replace("_", " ") for name in world.factors.names]
     return mosaic(grid.reshape(*latents.shape[:2], *grid.shape[1:]), names, values)
 
 
-def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
+def contact_sheet(root: Path | str, split: str = "train", count: int = 64) -> Image.Image:
     """Return a near-square grid of a dataset's images, evenly spaced over a split.
 
     Beside each line stands the id of its first image. An exact positive stands to the right of its anchor.
@@ -132,8 +189,7 @@ def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
         ValueError: if the count is not positive, or there is no such split.
         DatasetError: if the dataset, or one of the images, cannot be read.
     """
-    if count < 1:
-        raise ValueError(f"expected 1 or more images, not {count}")
+    check_count(count, "the number of images", 1)
     stored = open_split(root, split)
     rows = np.unique(np.linspace(0, len(stored.ids) - 1, count).astype(np.int64))
     images = stored.batch(rows)

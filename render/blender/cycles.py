@@ -20,9 +20,15 @@ sys.argv[:] = _arguments  # bpy replaces them
 
 from ident3d.scene.meshes import shape  # noqa: E402
 from ident3d.scene.scene import AreaLamp, Camera, Light, Material, Scene, SceneObject, SpotLamp, SunLamp  # noqa: E402
-from render.blender.errors import BlenderMissingError, DeviceMissingError  # noqa: E402
-from render.blender.png import pixels_only  # noqa: E402
-from render.blender.quality import GPUS, About, Device, LightChoice, Quality, Settings  # noqa: E402
+from render.blender.protocol import (  # noqa: E402
+    GPUS,
+    About,
+    BlenderMissingError,
+    Device,
+    DeviceMissingError,
+    Settings,
+)
+from render.blender.quality import LightChoice, Quality  # noqa: E402
 
 __all__ = ["Blender"]
 
@@ -63,7 +69,7 @@ class Blender:
             seed: seed of the sampling noise, 0 or larger and below 2**31.
 
         Returns:
-            The image as Blender writes it: PNG, 8 bits a channel, RGB, sRGB; without notes such as the time.
+            The image as Blender writes it: PNG, 8 bits a channel, RGB, sRGB.
 
         Raises:
             ValueError: if the seed is out of range.
@@ -81,7 +87,7 @@ class Blender:
         bpy.ops.render.render(write_still=True)
         written = self._path.read_bytes()
         self._path.unlink()  # so that no later image is taken for this one
-        return pixels_only(written)
+        return written
 
     def _begin(self) -> About:
         bpy.ops.wm.read_factory_settings(use_empty=True)

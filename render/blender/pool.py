@@ -8,23 +8,25 @@ import threading
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from ident3d.scene.scene import Scene
-from render.blender.errors import RenderError, WorkerDiedError
 from render.blender.process import Program, WorkerProcess
-from render.blender.quality import About, Settings
+from render.blender.protocol import About, Device, Job, RenderError, Settings, WorkerDiedError
+from render.blender.quality import Quality
 
-__all__ = ["Job", "Keeper", "Patience", "Pool"]
+__all__ = ["Pool", "PoolSpec", "Supervisor", "WorkerLimits"]
 
 _LOG = logging.getLogger("ident3d.render")
+_WORKERS_ON_A_GPU = 2  # one prepares its scene while the other's is rendered
 _WARM_AFTER = 10  # images after which a worker holds all that it needs
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How much is put up with from workers.
+class WorkerLimits:
+    """When a worker is replaced, and when an image is given up.
 
     Attributes:
         tries: workers that one image may end before it is given up.
@@ -46,19 +48,19 @@ class Patience:
             raise ValueError(f"expected a silence of more than 0 seconds, not {self.silence_s}")
 
 
-class Keeper:
-    """One place for a worker process. Used by one thread at a time, but for :meth:`interrupt` and :attr:`pid`.
+class Supervisor:
+    """Keeps one worker process running. Used by one thread at a time, but for :meth:`interrupt` and :attr:`pid`.
 
     Args:
         program: what the worker runs.
         settings: what is the same for all images.
-        patience: when a worker is replaced, and when an image is given up.
+        limits: when a worker is replaced, and when an image is given up.
     """
 
-    def __init__(self, program: Program, settings: Settings, patience: Patience) -> None:
+    def __init__(self, program: Program, settings: Settings, limits: WorkerLimits) -> None:
         self._program = program
         self._settings = settings
-        self._patience = patience
+        self._limits = limits
         self._lock = threading.Lock()  # guards _worker and _interrupted
         self._worker: WorkerProcess | None = None
         self._interrupted = False
@@ -77,7 +79,7 @@ class Keeper:
         Raises:
             BlenderMissingError: if it cannot load Blender.
             DeviceMissingError: if the device that was asked for is not there.
-            WorkerDiedError: if it ended before it was ready, or the keeper was interrupted.
+            WorkerDiedError: if it ended before it was ready, or the supervisor was interrupted.
         """
         with self._lock:
             if self._interrupted:
@@ -88,7 +90,7 @@ class Keeper:
             return worker.greet()
 
     def render(self, scene: Scene, seed: int, name: str) -> bytes:
-        """Render one image, with as many workers as it takes.
+        """Render one image, with a new worker for one that dies.
 
         Args:
             scene: what it shows.
@@ -100,7 +102,7 @@ class Keeper:
 
         Raises:
             RenderError: if Blender refused the image.
-            WorkerDiedError: if it ended as many workers as it may, or the keeper was interrupted.
+            WorkerDiedError: if it ended as many workers as it may, or the supervisor was interrupted.
         """
         ended = 0
         while True:
@@ -111,12 +113,12 @@ class Keeper:
                 self._clear()
                 if self._interrupted:
                     raise
-                if ended == self._patience.tries:
+                if ended == self._limits.tries:
                     raise WorkerDiedError(f"image {name} ended {ended} workers; the last time, {error}") from error
                 _LOG.warning("image %s is rendered again: %s", name, error)
 
     def close(self) -> None:
-        """End the worker in peace; it is idle."""
+        """Let the worker, which is idle, end by itself."""
         with self._lock:
             worker, self._worker = self._worker, None
         if worker is not None:
@@ -141,7 +143,7 @@ class Keeper:
         if self._rendered <= _WARM_AFTER:
             self._warm_memory = image.memory
         grown = image.memory - self._warm_memory
-        if self._rendered >= self._patience.images or grown > self._patience.growth_bytes:
+        if self._rendered >= self._limits.images or grown > self._limits.growth_bytes:
             _LOG.info("a worker is renewed after %d images, grown by %d MB", self._rendered, grown >> 20)
             self.close()
         return image.png
@@ -151,10 +153,10 @@ class Keeper:
         """End the worker if it is silent for too long, which raises a WorkerDiedError in the thread that waits."""
 
         def end() -> None:
-            _LOG.warning("a worker has not answered for %g seconds: it is ended", self._patience.silence_s)
+            _LOG.warning("a worker has not answered for %g seconds: it is ended", self._limits.silence_s)
             worker.interrupt()
 
-        watch = threading.Timer(self._patience.silence_s, end)
+        watch = threading.Timer(self._limits.silence_s, end)
         watch.daemon = True
         watch.start()
         try:
@@ -170,21 +172,7 @@ class Keeper:
 
 
 K = TypeVar("K", bound=Hashable)
-_PATIENCE = Patience()
-
-
-class Job(NamedTuple, Generic[K]):
-    """An image to be rendered.
-
-    Attributes:
-        key: whatever tells the caller which image it is.
-        scene: what the image shows.
-        seed: seed of its sampling noise, 0 or larger and below 2**31.
-    """
-
-    key: K
-    scene: Scene
-    seed: int
+_LIMITS = WorkerLimits()
 
 
 class Pool:
@@ -197,7 +185,7 @@ class Pool:
         settings: what is the same for all images.
         workers: number of processes, 1 or more.
         blender: another Python that has bpy, or a Blender executable; this Python where None.
-        patience: when a worker is replaced, and when an image is given up.
+        limits: when a worker is replaced, and when an image is given up.
 
     Attributes:
         about: what the workers say of themselves; there once the context is entered.
@@ -205,7 +193,7 @@ class Pool:
     Raises:
         ValueError: if workers is not positive.
         FileNotFoundError: if there is no file ``blender``.
-        BlenderMissingError: if ``blender`` is no program that can render.
+        BlenderMissingError: if ``blender`` is not a program that can render.
     """
 
     about: About
@@ -216,13 +204,15 @@ class Pool:
         workers: int = 1,
         *,
         blender: str | os.PathLike[str] | None = None,
-        patience: Patience = _PATIENCE,
+        limits: WorkerLimits = _LIMITS,
     ) -> None:
         if workers < 1:
             raise ValueError(f"expected 1 or more workers, not {workers}")
         program = Program.find(blender)
-        self._keepers = [Keeper(program, settings, patience) for _ in range(workers)]
-        self._threads = [threading.Thread(target=self._serve, args=(keeper,), daemon=True) for keeper in self._keepers]
+        self._supervisors = [Supervisor(program, settings, limits) for _ in range(workers)]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(supervisor,), daemon=True) for supervisor in self._supervisors
+        ]
         self._open = False
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[Any, bytes] | Exception] = queue.SimpleQueue()
@@ -230,7 +220,7 @@ class Pool:
     @property
     def pids(self) -> list[int]:
         """Numbers of the processes that are there now."""
-        return [pid for keeper in self._keepers if (pid := keeper.pid) is not None]
+        return [pid for supervisor in self._supervisors if (pid := supervisor.pid) is not None]
 
     def __enter__(self) -> Self:
         """Start the first worker, which shows whether this machine can render; the others start with their first job.
@@ -240,7 +230,7 @@ class Pool:
             DeviceMissingError: if the device that was asked for is not there.
             WorkerDiedError: if the first worker ends before it is ready.
         """
-        first = self._keepers[0]
+        first = self._supervisors[0]
         try:
             self.about = first.start()
         except BaseException:
@@ -255,7 +245,7 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the workers: idle ones in peace; all at once when an error, or Ctrl-C, ends the context."""
+        """End the workers: idle ones by themselves; all at once when an error, or Ctrl-C, ends the context."""
         if kind is not None:
             self._interrupt()
         self._open = False
@@ -301,14 +291,14 @@ class Pool:
         if failure is not None:
             raise failure
 
-    def _serve(self, keeper: Keeper) -> None:
+    def _serve(self, supervisor: Supervisor) -> None:
         """Render jobs until None comes: the work of one thread."""
         while (job := self._jobs.get()) is not None:
             try:
-                self._done.put((job.key, keeper.render(job.scene, job.seed, repr(job.key))))
+                self._done.put((job.key, supervisor.render(job.scene, job.seed, repr(job.key))))
             except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
                 self._done.put(error)
-        keeper.close()
+        supervisor.close()
 
     def _withdraw(self) -> int:
         """Take back the jobs that no worker has begun; return how many."""
@@ -323,5 +313,41 @@ class Pool:
     def _interrupt(self) -> None:
         self._open = False
         self._withdraw()
-        for keeper in self._keepers:
-            keeper.interrupt()
+        for supervisor in self._supervisors:
+            supervisor.interrupt()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSpec:
+    """What renders."""
+
+    device: Literal["auto", "cpu", "cuda", "optix", "hip", "metal", "oneapi"] = "auto"
+    """What Blender renders on. "auto" takes the best GPU that is there, else the CPU; any other one has to be there."""
+    workers: int | None = None
+    """Worker processes, one thread each. By default one a core on the CPU, and two on a GPU that is named here."""
+    blender: Path | None = None
+    """Another Python that has bpy, or a Blender executable, to run the workers; by default this Python."""
+
+    def pool(self, quality: Quality, resolution: int) -> Pool:
+        """Return the workers, not started yet.
+
+        Args:
+            quality: settings of the sampler and the denoiser.
+            resolution: width and height of the images in pixels.
+
+        Raises:
+            ValueError: if a number is not positive.
+            FileNotFoundError: if ``blender`` is not there.
+            BlenderMissingError: if it is not a program that can render.
+        """
+        workers = self.workers
+        if workers is None:
+            workers = _cores() if self.device in {"auto", "cpu"} else _WORKERS_ON_A_GPU
+        return Pool(Settings(quality, resolution, Device(self.device)), workers, blender=self.blender)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which on a shared machine are fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""One worker process, as its parent sees it."""
+"""One worker process as its parent sees it: the program that it is, how it is started, asked, and ended."""
 
 import contextlib
 import json
@@ -18,14 +18,20 @@ from typing import IO, Any
 from ident3d.codec import from_json, to_json
 from ident3d.doctor.libraries import RELEASES
 from ident3d.scene.scene import Scene
-from render.blender.errors import BlenderMissingError, DeviceMissingError, RenderError, WorkerDiedError
-from render.blender.quality import About, Settings
-from render.blender.worker import GREETING
+from render.blender.protocol import (
+    GREETING,
+    About,
+    BlenderMissingError,
+    DeviceMissingError,
+    RenderError,
+    Settings,
+    WorkerDiedError,
+)
 
 __all__ = ["Program", "RenderedImage", "WorkerProcess"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE_S = 60
+_ANSWER_S = 60
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def _banner(path: Path) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE_S,
+            timeout=_ANSWER_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )

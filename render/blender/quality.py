@@ -3,26 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from ident3d.codec import from_json, to_json
+from ident3d.registry import Registry
 
-__all__ = [
-    "GPUS",
-    "LARGEST",
-    "QUALITIES",
-    "SMALLEST",
-    "About",
-    "Denoiser",
-    "DenoiserQuality",
-    "Device",
-    "LightChoice",
-    "Prefilter",
-    "Quality",
-    "Settings",
-    "quality",
-]
+__all__ = ["QUALITIES", "Denoiser", "DenoiserQuality", "LightChoice", "Prefilter", "Quality"]
 
 
 class Prefilter(StrEnum):
@@ -105,7 +91,8 @@ class Quality:
         return from_json(cls, data, "quality")
 
 
-QUALITIES: Mapping[str, Quality] = MappingProxyType(
+QUALITIES = Registry(
+    "quality",
     {
         preset.name: preset
         for preset in (
@@ -118,7 +105,7 @@ QUALITIES: Mapping[str, Quality] = MappingProxyType(
                 denoiser=Denoiser(quality=DenoiserQuality.FAST),
             ),
         )
-    }
+    },
 )
 """The presets.
 
@@ -147,78 +134,3 @@ Worse: guides left out (-1 dB), filtered guides (-0.6 dB), tabulated Sobol (-0.4
 Adaptive sampling first looks at the noise after 16 samples, so it cannot save any here. Leaving out the depth pass
 saves 3%.
 """
-
-
-def quality(name: str) -> Quality:
-    """Return a preset by its name.
-
-    Raises:
-        ValueError: if there is none of that name.
-    """
-    if name not in QUALITIES:
-        raise ValueError(f"no quality {name!r}; there are {', '.join(QUALITIES)}")
-    return QUALITIES[name]
-
-
-class Device(StrEnum):
-    """What renders.
-
-    Attributes:
-        AUTO: the first of OPTIX, CUDA, HIP, METAL and ONEAPI that is there; else the CPU.
-    """
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-    OPTIX = "optix"
-    HIP = "hip"
-    METAL = "metal"
-    ONEAPI = "oneapi"
-
-
-GPUS = (Device.OPTIX, Device.CUDA, Device.HIP, Device.METAL, Device.ONEAPI)
-"""The devices other than the CPU, the one that ``AUTO`` prefers first."""
-
-
-SMALLEST, LARGEST = 4, 65536
-"""Bounds of an image's width and height in pixels; Blender would silently render another size."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is the same for every image of a worker.
-
-    Attributes:
-        quality: settings of the sampler and the denoiser.
-        resolution: width and height in pixels, from SMALLEST to LARGEST.
-        device: what renders.
-        threads: threads of one worker, 1 or more.
-    """
-
-    quality: Quality
-    resolution: int
-    device: Device = Device.AUTO
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        if not SMALLEST <= self.resolution <= LARGEST:
-            raise ValueError(f"Blender renders images of {SMALLEST} to {LARGEST} pixels a side, not {self.resolution}")
-        if self.threads < 1:
-            raise ValueError(f"expected 1 or more threads, not {self.threads}")
-
-
-@dataclass(frozen=True)
-class About:
-    """What a worker says of itself.
-
-    Attributes:
-        blender: version of Blender.
-        python: version of its Python.
-        device: what renders, never ``AUTO``.
-        device_name: the hardware's own name.
-    """
-
-    blender: str
-    python: str
-    device: Device
-    device_name: str

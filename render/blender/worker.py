@@ -3,7 +3,7 @@
 The parent starts it as ``python -P -m render.blender.worker``, or hands this file to a Blender executable, writes one
 JSON line with the settings and then one for every image to its standard input, and reads answers from its standard
 output: a JSON line, followed by as many bytes as its "size" says. The first answer stands on a line of its own that
-starts with :data:`GREETING`, so that whatever a program printed before can be skipped.
+starts with ``GREETING``, so that whatever a program printed before can be skipped.
 
 Only the standard library, NumPy and bpy are needed here.
 """
@@ -11,23 +11,26 @@ Only the standard library, NumPy and bpy are needed here.
 import json
 import os
 import shutil
+import struct
 import sys
 import traceback
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-
-from ident3d.codec import from_json, to_json
-from ident3d.doctor.libraries import explain_bpy
-from render.blender.errors import BlenderMissingError, RenderError
-from render.blender.quality import Settings
-
-__all__ = ["GREETING", "main"]
 
 if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
     sys.path[:] = [str(Path(__file__).resolve().parents[2]), *(p for p in sys.path if p != str(Path(__file__).parent))]
 
+from ident3d.codec import from_json, to_json
+from ident3d.doctor.libraries import explain_bpy
+from render.blender.protocol import GREETING, BlenderMissingError, RenderError, Settings
 
-GREETING = b"ident3d worker 1 "
+__all__ = ["main", "memory", "pixels_only"]
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_CRITICAL_CHUNKS = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND"})
+_FRAME_BYTES = 12  # length, kind and checksum of a chunk
 
 
 def main() -> None:
@@ -82,7 +85,7 @@ def _render(settings: Settings, folder: Path, requests: BinaryIO, answers: Binar
         except (RenderError, ValueError, RuntimeError, OSError) as error:
             _answer(answers, {"error": "RenderError", "message": f"{type(error).__name__}: {error}"})
         else:
-            _answer(answers, {"memory": memory()}, image)
+            _answer(answers, {"memory": memory()}, pixels_only(image))
 
 
 def _load(settings: Settings, folder: Path) -> Any:
@@ -97,6 +100,31 @@ def _load(settings: Settings, folder: Path) -> Any:
 def _answer(answers: BinaryIO, header: dict[str, Any], body: bytes = b"") -> None:
     answers.write(json.dumps({**header, "size": len(body)}).encode() + b"\n" + body)
     answers.flush()
+
+
+def pixels_only(png: bytes) -> bytes:
+    """Return a PNG with its critical chunks alone: the same pixels, and the same bytes for the same pixels.
+
+    Blender writes the date and the render time into every image.
+
+    Raises:
+        RenderError: if the bytes are not a whole PNG.
+    """
+    return _SIGNATURE + b"".join(chunk for kind, chunk in _chunks(png) if kind in _CRITICAL_CHUNKS)
+
+
+def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    if not png.startswith(_SIGNATURE):
+        raise RenderError(f"a worker's image is not a PNG: its {len(png)} bytes begin with {png[:8]!r}")
+    position, kind = len(_SIGNATURE), b""
+    while kind != b"IEND":
+        length = int.from_bytes(png[position : position + 4], "big")
+        chunk = png[position : position + _FRAME_BYTES + length]
+        kind = chunk[4:8]
+        if len(chunk) < _FRAME_BYTES + length or struct.unpack(">I", chunk[-4:])[0] != zlib.crc32(chunk[4:-4]):
+            raise RenderError(f"a worker's image is damaged at byte {position} of {len(png)}")
+        yield kind, chunk
+        position += len(chunk)
 
 
 def memory() -> int:

@@ -12,10 +12,10 @@ from ident3d.doctor.libraries import RELEASES, missing_packages
 from ident3d.latents import sample_latents
 from ident3d.scene.world import World
 from ident3d.storage.images import decode
-from render.blender.errors import DeviceMissingError, RenderError
-from render.blender.pool import Job
-from render.blender.quality import GPUS, quality
-from render.commands.hardware import Hardware, QualityName
+from render.blender.pool import PoolSpec
+from render.blender.protocol import GPUS, DeviceMissingError, Job, RenderError
+from render.blender.quality import QUALITIES
+from render.commands.options import QualityName
 
 __all__ = ["Check"]
 
@@ -41,7 +41,7 @@ class Check:
     json: bool = False
     """Print what is found as JSON."""
 
-    hardware: Hardware = field(default_factory=Hardware)
+    pool: PoolSpec = field(default_factory=PoolSpec)
 
     def run(self) -> int:
         """Print what is found, line by line; return the exit status."""
@@ -73,9 +73,9 @@ class Check:
 
     def _attempts(self) -> Iterator[_Finding]:
         """Start workers, one on each device that there may be; render an image with the one that was asked for."""
-        settings = quality(self.quality)
+        settings = QUALITIES.find(self.quality)
         start = time.perf_counter()
-        with replace(self.hardware, workers=1).pool(settings, self.resolution) as pool:
+        with replace(self.pool, workers=1).pool(settings, self.resolution) as pool:
             about, started = pool.about, time.perf_counter()
             started_in = f"a worker started in {started - start:.1f} s"
             yield "blender", about.blender, f"Blender {about.blender} in Python {about.python}, {started_in}"
@@ -93,7 +93,7 @@ class Check:
     def _gpus(self) -> Iterator[str]:
         for device in GPUS:
             try:
-                with replace(self.hardware, workers=1, device=device.value).pool(quality("draft"), 16) as pool:
+                with replace(self.pool, workers=1, device=device.value).pool(QUALITIES["draft"], 16) as pool:
                     yield f"{device} ({pool.about.device_name})"
             except DeviceMissingError:
                 continue

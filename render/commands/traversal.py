@@ -7,49 +7,48 @@ from pathlib import Path
 import tyro
 
 from ident3d.commandline import EXIT_OK
-from ident3d.latents import sample_latents
-from ident3d.scene.world import World
-from render.blender.quality import quality
-from render.commands.hardware import Hardware, HueMapName, QualityName
-from render.figures import check_output, traversal, traversal_latents
+from render.blender.pool import PoolSpec
+from render.commands.options import HueMapName, QualityName
+from render.dataset.spec import find_world
+from render.figures import TraversalSpec, check_output, traversal
 
 __all__ = ["Traversal"]
-
-_INNER = 0.5  # the factors that stay are drawn from the inner half of their range
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traversal:
-    """Draw what each factor does: a column a factor, which goes through its range while the others stay.
+    """Draw what each factor does: a column per factor, which goes through its range while the others stay.
 
     Examples:
         python -m render traversal traversal.png
-        python -m render traversal traversal.png --steps 5 --resolution 96
+        python -m render traversal traversal.png --world examples/saturation.json --steps 5 --resolution 96
     """
 
     out: tyro.conf.Positional[Path]
     """The image to write, PNG by its name."""
-    steps: int = 7
+    world: Path | None = None
+    """A world as JSON, whose factors are shown; by default that of 3DIdent."""
+    steps: int = TraversalSpec.steps
     """Values of each factor, from -1 to 1."""
-    resolution: int = 128
+    resolution: int = TraversalSpec.resolution
     """Width and height of one image in pixels."""
-    seed: int = 0
+    seed: int = TraversalSpec.seed
     """Seed of the values that factors have while they stay."""
     quality: QualityName = "standard"
     """Quality of the images."""
-    hue_map: HueMapName = "wrapped"
-    """How hue angles become colours."""
+    hue_map: HueMapName | None = None
+    """How hue angles become colours; by default as the world says: "wrapped" in that of 3DIdent."""
 
-    hardware: Hardware = field(default_factory=Hardware)
+    pool: PoolSpec = field(default_factory=PoolSpec)
 
     def run(self) -> int:
         """Render and write; return the exit status."""
-        world = World().with_hue_map(self.hue_map)
-        base = _INNER * sample_latents(1, self.seed, split="traversal", factors=world.factors)[0]
-        traversal_latents(base, self.steps)  # says what is wrong before Blender is started
+        world = find_world(self.world, self.hue_map)
+        spec = TraversalSpec(
+            world=world, steps=self.steps, resolution=self.resolution, seed=self.seed, quality=self.quality
+        )
         check_output(self.out)
-        with self.hardware.pool(quality(self.quality), self.resolution) as pool:
-            image = traversal(world, base, self.steps, pool)
+        image = traversal(spec, self.pool)
         self.out.parent.mkdir(parents=True, exist_ok=True)
         image.save(self.out)
         sys.stdout.write(f"{self.out}: {self.steps} values of {len(world.factors)} factors\n")

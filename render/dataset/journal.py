@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from ident3d.errors import DatasetError
 
-__all__ = ["Entry", "Journal", "JournalBusyError"]
+__all__ = ["Journal", "JournalBusyError", "JournalKey"]
 
 if sys.platform != "win32":
     import fcntl
@@ -27,8 +27,8 @@ _CHECKSUM_BYTES = 16
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
-class Entry(NamedTuple):
-    """One image of a shard.
+class JournalKey(NamedTuple):
+    """Which image of a shard.
 
     Attributes:
         row: index within the split.
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     positive: bool = False
 
 
-_SETTINGS = Entry(-1)
+_SETTINGS = JournalKey(-1)
 
 
 class JournalBusyError(BlockingIOError):
@@ -65,7 +65,7 @@ class Journal:
         self.path = path
         self._file = _open_locked(path)
         try:
-            self._places: dict[Entry, tuple[int, int]] = {}
+            self._places: dict[JournalKey, tuple[int, int]] = {}
             self._end = 0
             if not self._recover(settings.encode()):
                 self._cut(0)
@@ -76,27 +76,27 @@ class Journal:
             raise
 
     @property
-    def entries(self) -> KeysView[Entry]:
+    def present(self) -> KeysView[JournalKey]:
         """The images that are there, whole."""
         return self._places.keys()
 
-    def append(self, entry: Entry, image: bytes) -> None:
+    def append(self, key: JournalKey, image: bytes) -> None:
         """Add an image.
 
         Raises:
             OSError: if it cannot be written, on a full disk say; the journal stays as it was.
         """
-        self._places[entry] = self._write(entry, image)
+        self._places[key] = self._write(key, image)
 
-    def image(self, entry: Entry) -> bytes:
+    def image(self, key: JournalKey) -> bytes:
         """Return an image.
 
         Raises:
             KeyError: if it is not there.
             DatasetError: if it is no longer what was written.
         """
-        start, length = self._places[entry]
-        header = _header(entry, length)
+        start, length = self._places[key]
+        header = _header(key, length)
         self._file.seek(start - len(header))
         frame = self._file.read(len(header) + length + _CHECKSUM_BYTES)
         payload = frame[len(header) : -_CHECKSUM_BYTES]
@@ -118,8 +118,8 @@ class Journal:
         self.path.unlink(missing_ok=True)
         self.close()
 
-    def _write(self, entry: Entry, payload: bytes) -> tuple[int, int]:
-        header = _header(entry, len(payload))
+    def _write(self, key: JournalKey, payload: bytes) -> tuple[int, int]:
+        header = _header(key, len(payload))
         start = self._end
         try:
             self._file.seek(start)
@@ -134,20 +134,20 @@ class Journal:
 
     def _recover(self, settings: bytes) -> bool:
         """Find the frames that are there; cut off what follows the last whole one."""
-        for entry, start, length in self._frames():
-            if entry == _SETTINGS:
+        for key, start, length in self._frames():
+            if key == _SETTINGS:
                 self._file.seek(start)
                 if self._file.read(length) != settings:
                     return False
             elif self._end == 0:
                 return False
             else:
-                self._places[entry] = (start, length)
+                self._places[key] = (start, length)
             self._end = start + length + _CHECKSUM_BYTES
         self._cut(self._end)
         return self._end > 0
 
-    def _frames(self) -> Iterator[tuple[Entry, int, int]]:
+    def _frames(self) -> Iterator[tuple[JournalKey, int, int]]:
         position, size = 0, os.fstat(self._file.fileno()).st_size
         while True:
             self._file.seek(position)
@@ -160,7 +160,7 @@ class Journal:
                 return
             if _checksum(header, self._file.read(length)) != self._file.read(_CHECKSUM_BYTES):
                 return
-            yield Entry(row, bool(positive)), start, length
+            yield JournalKey(row, bool(positive)), start, length
             position = start + length + _CHECKSUM_BYTES
 
     def _cut(self, end: int) -> None:
@@ -168,8 +168,8 @@ class Journal:
         self._end = end
 
 
-def _header(entry: Entry, length: int) -> bytes:
-    return _HEADER.pack(_MAGIC, entry.row, entry.positive, length)
+def _header(key: JournalKey, length: int) -> bytes:
+    return _HEADER.pack(_MAGIC, key.row, key.positive, length)
 
 
 def _checksum(header: bytes, payload: bytes) -> bytes:

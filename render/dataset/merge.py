@@ -1,5 +1,6 @@
 """Parts that several machines rendered, as one dataset: the shards that are there are listed, and the gaps named."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ident3d.errors import DatasetError
@@ -7,14 +8,29 @@ from ident3d.files import sha256_of
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import ShardReader
 from ident3d.storage.verification import names_faults, shard_faults
-from render.dataset.folder import Assembly, started
-from render.dataset.plan import Plan, Recipe, Shard
+from render.dataset.plan import ImageSpec, Shard
+from render.dataset.writer import DatasetWriter, begun_dataset
 
-__all__ = ["merge"]
+__all__ = ["MergeReport", "merge_parts"]
 
 
-def merge(root: Path) -> tuple[Manifest, list[str]]:
-    """List every planned shard that lies in a folder, and say what is missing, doubled, damaged or foreign.
+@dataclass(frozen=True)
+class MergeReport:
+    """What came of a merge.
+
+    Attributes:
+        manifest: the manifest as it is now.
+        planned_shards: number of shards that the dataset is to have.
+        faults: one line for each thing that is wrong; none for a complete dataset.
+    """
+
+    manifest: Manifest
+    planned_shards: int
+    faults: tuple[str, ...]
+
+
+def merge_parts(root: Path | str) -> MergeReport:
+    """List every planned shard that lies in a folder, and say what is missing, duplicated, damaged or foreign.
 
     The parts may have been rendered into the folder, or into folders of their own and copied together. A shard that was
     copied without its record (``.render/``) is read, and recorded if it holds what is planned.
@@ -22,29 +38,28 @@ def merge(root: Path) -> tuple[Manifest, list[str]]:
     Args:
         root: the folder.
 
-    Returns:
-        The manifest, and one line for each thing that is wrong; no line for a complete dataset.
-
     Raises:
         FileNotFoundError: if the folder holds no dataset.
         ValueError: if it holds something else.
         DatasetError: if the manifest is damaged, or does not say how the images are made.
     """
-    manifest = started(root)
+    root = Path(root)
+    manifest = begun_dataset(root)
     if manifest is None:
         raise FileNotFoundError(f"{root} holds no dataset: render its parts into it, or copy them there, first")
-    assembly = Assembly(root, Plan(manifest, Recipe.of(manifest)))
-    faults = [fault for shard in assembly.plan.shards for fault in _settle(assembly, shard)]
+    ImageSpec.of(manifest)  # raises where the shards of the missing parts could not be rendered
+    writer = DatasetWriter(root, manifest)
+    faults = [fault for shard in writer.shards for fault in _settle(writer, shard)]
     if not faults:
-        manifest = assembly.compose()
-    return manifest, [*names_faults(root, manifest), *faults]
+        manifest = writer.write_manifest()
+    return MergeReport(manifest, len(writer.shards), (*names_faults(root, manifest), *faults))
 
 
-def _settle(assembly: Assembly, shard: Shard) -> list[str]:
+def _settle(writer: DatasetWriter, shard: Shard) -> list[str]:
     """Record a shard that has no record yet; return what is wrong with it."""
-    path = assembly.path(shard)
+    path = writer.path(shard)
     try:
-        record = assembly.record(shard)
+        record = writer.record(shard)
         if record is not None:
             if sha256_of(path) == record.sha256:
                 return []
@@ -52,12 +67,12 @@ def _settle(assembly: Assembly, shard: Shard) -> list[str]:
         if not path.is_file():
             return []
         reader = ShardReader(path)
-        if reader.settings != assembly.settings:
-            return [f"{path} was rendered with other settings than {assembly.root}: its quality or hue map, say"]
+        if reader.settings != writer.settings:
+            return [f"{path} was rendered with other settings than {writer.root}, for example another quality or world"]
         record = ShardRecord(shard.name, shard.split, shard.rows.start, len(shard.rows), "")
-        faults = list(shard_faults(reader, assembly.plan.manifest, record, shard.rows))
+        faults = list(shard_faults(reader, writer.manifest, record, shard.rows))
     except DatasetError as error:
         return [str(error)]
     if not faults:
-        assembly.write_record(shard, {})
+        writer.write_record(shard, {})
     return faults

@@ -1,157 +1,38 @@
 """Which images a dataset consists of, shard by shard, and what each of them shows.
 
-Everything about an image follows from the manifest and its :class:`ImageId`: it is the same alone, in any range, in
-any part and with any number of workers.
+Everything about an image follows from the plan and its :class:`ImageId`: it is the same alone, in any range, in any
+part and with any number of workers. The plan's manifest says all of it, and from a manifest come its shards
+(:func:`planned_shards`) and what its images are made with (:meth:`ImageSpec.of`).
 """
 
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.arguments import check_count
 from ident3d.errors import DatasetError
-from ident3d.latents import sample_latents
-from ident3d.pairs.rendered import exact_positives
+from ident3d.factors import Factors
+from ident3d.latents import check_latents, sample_latents
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
-from render.blender.pool import Job
+from render.blender.protocol import SMALLEST, Job
 from render.blender.quality import Quality
-from render.dataset.journal import Entry
-
-__all__ = ["ImageId", "Part", "Plan", "Recipe", "Shard", "rows_per_shard", "series_of"]
-
-T = TypeVar("T")
-
-_ID, _COUNT, _MIN, _MAX = (f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX"))
-
-
-@dataclass(frozen=True)
-class Part:
-    """Part ``number`` of ``count``, counted from 0.
-
-    Attributes:
-        number: 0 to count - 1.
-        count: number of parts, 1 or more.
-    """
-
-    number: int = 0
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or not 0 <= self.number < self.count:
-            last = f"0/{self.count} to {self.count - 1}/{self.count}" if self.count > 0 else "0/1"
-            raise ValueError(
-                f"parts count from 0: expected K/N with K below N, {last} here, not {self.number}/{self.count}"
-            )
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Part":
-        """Return the part that ``text`` names, as K/N.
-
-        Raises:
-            ValueError: if the text is not of that form, or K is not in 0 to N - 1.
-        """
-        match = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
-        if match is None:
-            raise ValueError(f"expected a part as K/N, 0/4 say for the first of four; got {text!r}")
-        return cls(int(match[1]), int(match[2]))
-
-    @classmethod
-    def from_slurm(cls, environment: Mapping[str, str]) -> "Part | None":
-        """Return the part of this task of a SLURM array, or None outside an array.
-
-        The ids of the array may start anywhere and have any even step: the first is part 0.
-
-        Raises:
-            ValueError: if the ids are unevenly spaced (``--array=1,3,7``), so that the id does not tell which of the
-                tasks this is, or the variables are not integers.
-        """
-        if _ID not in environment:
-            return None
-        task, count, low, high = (_integer(environment, name) for name in (_ID, _COUNT, _MIN, _MAX))
-        step, rest = divmod(high - low, count - 1) if count > 1 else (1, high - low)
-        if rest or step < 1 or (task - low) % step:
-            raise ValueError(
-                f"the {count} tasks of this SLURM array have the ids {low} to {high} unevenly spaced, so that task "
-                f"{task} cannot tell which part it is: use --array=0-{max(count - 1, 0)}, or give --shard K/N"
-            )
-        return cls((task - low) // step, count)
-
-    def take(self, items: Sequence[T]) -> list[T]:
-        """Return every ``count``-th item, from ``number`` on: the parts are disjoint, and of one length within one."""
-        return list(items[self.number :: self.count])
-
-
-def _integer(environment: Mapping[str, str], name: str) -> int:
-    try:
-        return int(environment[name])
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"{_ID} is set, but {name} is {environment.get(name)!r}, not an integer: give --shard K/N"
-        ) from None
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What an image follows from, beside its latents, its sampling seed and the resolution.
-
-    Attributes:
-        world: the law that makes a scene out of latents, with the hue map.
-        quality: settings of the sampler and the denoiser.
-        blender: series of Blender, "4.5" say; None until a worker has told it.
-    """
-
-    world: World
-    quality: Quality
-    blender: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the recipe as plain data, for ``Manifest.render``. The factors stand in the manifest itself."""
-        world = self.world.to_json()
-        del world["factors"]
-        return {
-            "hue_map": world.pop("hue_map"),
-            "quality": self.quality.to_json(),
-            "blender": self.blender,
-            "world": world,
-        }
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> "Recipe":
-        """Return the recipe of a rendered dataset.
-
-        Raises:
-            DatasetError: if its manifest does not say how its images were made, or not in a way that is understood.
-        """
-        try:
-            data = dict(manifest.render)
-            world = {"factors": manifest.factors.to_json(), "hue_map": data["hue_map"], **data["world"]}
-            return cls(World.from_json(world), Quality.from_json(data["quality"]), data["blender"])
-        except KeyError as error:
-            raise DatasetError(
-                f"the manifest does not say how the images were made: render.{error.args[0]} is missing; only "
-                "datasets that python -m render made can be rendered again"
-            ) from error
-        except (TypeError, ValueError) as error:
-            raise DatasetError(f"the manifest describes its images in a way that is not understood: {error}") from error
-
-
-def series_of(blender: str) -> str:
-    """Return the series that a version of Blender belongs to: "4.5" for "4.5.15 LTS"."""
-    return ".".join(blender.split(".")[:2])
-
+from render.dataset.spec import DatasetSpec, find_quality, find_world
 
 if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
     from ident3d.conditionals import Conditional
 
+__all__ = ["ImageId", "ImageSpec", "Plan", "Shard", "ShardLatents", "image_bytes", "plan_dataset", "planned_shards"]
 
+_PUBLISHED = {"train": 250_000, "test": 25_000}
+_MOST_SHARDS = 99_999  # the names of shards have five digits
 _SHARD_BYTES = 80_000_000
 _SHARD_ROWS = 1000
 _SHARDS_OF_A_SPLIT = 16
@@ -184,67 +65,57 @@ class Shard:
         name: file name under ``data/``.
         split: the split that it belongs to.
         rows: the indices of its rows within the split.
+        has_pairs: whether every row also has an exact positive.
     """
 
     name: str
     split: str
     rows: range
+    has_pairs: bool
+
+    @property
+    def images(self) -> list[ImageId]:
+        """Its images, every positive after its anchor."""
+        kinds = (False, True) if self.has_pairs else (False,)
+        return [ImageId(self.split, row, positive) for row in self.rows for positive in kinds]
+
+
+def planned_shards(manifest: Manifest) -> list[Shard]:
+    """Return every shard that a manifest plans, split by split."""
+    has_pairs = manifest.pairs is not None
+    return [Shard(name, split, rows, has_pairs) for split in manifest.splits for name, rows in manifest.planned(split)]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The images of a dataset.
+class ShardLatents:
+    """The latents of a shard.
 
     Attributes:
-        manifest: the settings.
-        recipe: how images are made; it stands in the manifest too.
-        given: (N, d) float32, raw latents of the split "train" that were given; None where they follow from the seed.
-        conditional: what exact positives are drawn from; None where there are none.
+        rows: (n, d) float32, raw latents of its rows.
+        positives: (n, d) float32, raw latents of their exact positives; None where there are none.
     """
 
-    manifest: Manifest
-    recipe: Recipe
-    given: npt.NDArray[np.float32] | None = None
-    conditional: "Conditional | None" = None
+    rows: npt.NDArray[np.float32]
+    positives: npt.NDArray[np.float32] | None
 
-    @property
-    def shards(self) -> list[Shard]:
-        """Every planned shard, split by split."""
-        manifest = self.manifest
-        return [Shard(name, split, rows) for split in manifest.splits for name, rows in manifest.planned(split)]
 
-    def latents(self, shard: Shard) -> npt.NDArray[np.float32]:
-        """Return the (n, d) float32 raw latents of a shard's rows."""
-        rows = shard.rows
-        if self.given is not None and shard.split == "train":
-            return self.given[rows.start : rows.stop]
-        return sample_latents(len(rows), self._seed, rows.start, split=shard.split, factors=self.manifest.factors)
+@dataclass(frozen=True)
+class ImageSpec:
+    """What all images of a dataset follow from, beside their latents.
 
-    def latents_pos(self, shard: Shard) -> npt.NDArray[np.float32] | None:
-        """Return the (n, d) float32 raw latents of a shard's exact positives; None where there are none."""
-        if self.conditional is None:
-            return None
-        return exact_positives(
-            self.latents(shard), self.conditional, self._seed, split=shard.split, start=shard.rows.start
-        )
+    Attributes:
+        world: what makes scenes out of latents, with the hue map.
+        quality: settings of the sampler and the denoiser.
+        resolution: width and height in pixels.
+        seed: seed of the sampling noise.
+        blender: series of Blender, "4.5" for example; None until a worker has told it.
+    """
 
-    def entries(self, shard: Shard) -> list[Entry]:
-        """Return what the journal of a shard holds when it is complete, in the order of the jobs."""
-        kinds = (False,) if self.conditional is None else (False, True)
-        return [Entry(row, positive) for row in shard.rows for positive in kinds]
-
-    def jobs(self, shard: Shard, done: Container[Entry] = ()) -> Iterator[Job[ImageId]]:
-        """Yield the images of a shard that are not done yet.
-
-        Args:
-            shard: one of :attr:`shards`.
-            done: the images that are there.
-        """
-        latents, latents_pos = self.latents(shard), self.latents_pos(shard)
-        for entry in self.entries(shard):
-            if entry not in done:
-                table = latents_pos if entry.positive and latents_pos is not None else latents
-                yield self.job(ImageId(shard.split, *entry), table[entry.row - shard.rows.start])
+    world: World
+    quality: Quality
+    resolution: int
+    seed: int
+    blender: str | None = None
 
     def job(self, image: ImageId, latents: npt.NDArray[np.float32]) -> Job[ImageId]:
         """Return what an image shows, and the seed of its sampling noise.
@@ -254,24 +125,162 @@ class Plan:
             latents: (d,) float32, its raw latents.
         """
         purpose = "render-positive" if image.positive else "render"
-        seed = integer_seed(self._seed, f"{purpose}/{image.split}", image.row)
-        return Job(image, self.recipe.world.scene(latents), seed)
+        return Job(image, self.world.scene(latents), integer_seed(self.seed, f"{purpose}/{image.split}", image.row))
 
-    def images(self, shards: Iterable[Shard]) -> int:
-        """Return how many images some shards hold, exact positives included."""
-        return sum(len(shard.rows) for shard in shards) * (1 if self.conditional is None else 2)
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``Manifest.render`` holds. Factors, resolution and seed stand in the manifest itself."""
+        world = self.world.to_json()
+        del world["factors"]
+        return {
+            "hue_map": world.pop("hue_map"),
+            "quality": self.quality.to_json(),
+            "blender": self.blender,
+            "world": world,
+        }
 
-    def with_blender(self, series: str) -> "Plan":
-        """Return this plan for a series of Blender, "4.5" say."""
-        recipe = replace(self.recipe, blender=series)
-        return replace(self, recipe=recipe, manifest=replace(self.manifest, render=recipe.to_json()))
+    @classmethod
+    def of(cls, manifest: Manifest) -> "ImageSpec":
+        """Return what the images of a rendered dataset follow from.
 
-    @property
-    def _seed(self) -> int:
-        seed = self.manifest.seed
-        if seed is None:
-            raise ValueError("a dataset without a seed cannot be rendered")
-        return seed
+        Raises:
+            DatasetError: if its manifest does not say how its images were made, or not in a way that is understood.
+        """
+        if manifest.seed is None:
+            raise DatasetError("the manifest does not say how the images were made: it has no seed")
+        try:
+            data = dict(manifest.render)
+            world = {"factors": manifest.factors.to_json(), "hue_map": data["hue_map"], **data["world"]}
+            quality, blender = Quality.from_json(data["quality"]), data["blender"]
+            return cls(World.from_json(world), quality, manifest.resolution, manifest.seed, blender)
+        except KeyError as error:
+            raise DatasetError(
+                f"the manifest does not say how the images were made: render.{error.args[0]} is missing; only "
+                "datasets that python -m render made can be rendered again"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise DatasetError(f"the manifest describes its images in a way that is not understood: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The images of a dataset.
+
+    Attributes:
+        splits: number of images of each split.
+        rows_per_shard: rows in a shard; the last of a split may hold fewer.
+        images: what all images follow from.
+        given: (N, d) float32, raw latents of the split "train" that were given; None where they follow from the seed.
+        conditional: what exact positives are drawn from; None where there are none.
+    """
+
+    splits: Mapping[str, int]
+    rows_per_shard: int
+    images: ImageSpec
+    given: npt.NDArray[np.float32] | None = None
+    conditional: "Conditional | None" = None
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The manifest of the dataset while no shard is finished."""
+        return Manifest(
+            splits=self.splits,
+            rows_per_shard=self.rows_per_shard,
+            resolution=self.images.resolution,
+            factors=self.images.world.factors,
+            seed=self.images.seed,
+            latents="uniform" if self.given is None else {split: self._source(split) for split in self.splits},
+            pairs=None if self.conditional is None else str(self.conditional),
+            render=self.images.to_json(),
+        )
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        """Every planned shard, split by split."""
+        return planned_shards(self.manifest)
+
+    def latents(self, shard: Shard) -> ShardLatents:
+        """Return the latents of a shard."""
+        rows = shard.rows
+        seed, factors = self.images.seed, self.images.world.factors
+        if self.given is not None and shard.split == "train":
+            latents = self.given[rows.start : rows.stop]
+        else:
+            latents = sample_latents(len(rows), seed, rows.start, split=shard.split, factors=factors)
+        if self.conditional is None:
+            return ShardLatents(latents, None)
+        from ident3d.pairs.rendered import exact_positives  # it loads torch
+
+        positives = exact_positives(latents, self.conditional, seed, split=shard.split, start=rows.start)
+        return ShardLatents(latents, positives)
+
+    def jobs(self, shard: Shard, latents: ShardLatents, done: Container[ImageId] = ()) -> Iterator[Job[ImageId]]:
+        """Yield the images of a shard that are not done yet.
+
+        Args:
+            shard: one of :attr:`shards`.
+            latents: its latents.
+            done: the images that are there.
+        """
+        for image in shard.images:
+            if image not in done:
+                table = latents.positives if image.positive and latents.positives is not None else latents.rows
+                yield self.images.job(image, table[image.row - shard.rows.start])
+
+    def with_blender(self, series: str | None) -> "Plan":
+        """Return this plan for a series of Blender, "4.5" for example."""
+        return replace(self, images=replace(self.images, blender=series))
+
+    def _source(self, split: str) -> str:
+        """Return what the manifest says of the latents of a split where those of "train" were given."""
+        if split != "train":
+            return "uniform"
+        return hashlib.sha256(np.ascontiguousarray(self.given, dtype="<f4").tobytes()).hexdigest()
+
+
+def plan_dataset(spec: DatasetSpec, begun: Manifest | None = None) -> Plan:
+    """Return the plan of a dataset, for a series of Blender that is not known yet.
+
+    Args:
+        spec: what is asked for.
+        begun: the manifest of the dataset that lies in the folder already, which settles what ``spec`` leaves open.
+
+    Raises:
+        ValueError: if a setting, the world, the latents or the conditional is not usable.
+        FileNotFoundError: if there is no file of the world or of the latents.
+        DatasetError: if the world has to come from ``begun``, which does not describe one.
+    """
+    check_count(spec.resolution, "resolution", SMALLEST)
+    check_count(spec.seed, "seed", 0)
+    world = ImageSpec.of(begun).world if begun is not None and spec.world is None else spec.world
+    world = find_world(world, spec.hue_map)
+    given = None if spec.latents is None else _given(spec.latents, world.factors)
+    conditional = None if spec.pairs is None else _conditional(spec.pairs, world.factors)
+    splits = _splits(spec, given)
+    rows = _rows_per_shard(spec, begun, max(splits.values()))
+    images = ImageSpec(world, find_quality(spec.quality), spec.resolution, spec.seed)
+    plan = Plan(splits, rows, images, given, conditional)
+    most = max(map(plan.manifest.shards_of, splits))
+    if most > _MOST_SHARDS:
+        raise ValueError(
+            f"{most:,} shards are more than the {_MOST_SHARDS:,} that have names: give a larger rows_per_shard"
+        )
+    return plan
+
+
+def image_bytes(resolution: int) -> float:
+    """Return about how many bytes an image of resolution x resolution pixels takes as PNG.
+
+    Fitted to draft images, which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
+    """
+    return float(6.03 * resolution**1.6)
+
+
+def _rows_per_shard(spec: DatasetSpec, begun: Manifest | None, largest_split: int) -> int:
+    if spec.rows_per_shard is not None:
+        return check_count(spec.rows_per_shard, "rows_per_shard", 1)
+    if begun is not None:
+        return begun.rows_per_shard
+    return rows_per_shard(largest_split, image_bytes(spec.resolution) * (1 if spec.pairs is None else 2))
 
 
 def rows_per_shard(largest_split: int, bytes_per_row: float) -> int:
@@ -285,3 +294,47 @@ def rows_per_shard(largest_split: int, bytes_per_row: float) -> int:
     """
     few = max(_FEWEST_ROWS, -(-largest_split // _SHARDS_OF_A_SPLIT))
     return max(1, min(_SHARD_ROWS, few, int(_SHARD_BYTES / bytes_per_row)))
+
+
+def _splits(spec: DatasetSpec, given: npt.NDArray[np.float32] | None) -> dict[str, int]:
+    defaults = _PUBLISHED if given is None else {"train": len(given), "test": 0}
+    asked = {"train": spec.train, "test": spec.test}
+    splits = {
+        split: defaults[split] if count is None else check_count(count, split, 0) for split, count in asked.items()
+    }
+    if given is not None and splits["train"] != len(given):
+        raise ValueError(f"train is {splits['train']}, and there are {len(given)} rows of latents: leave train out")
+    splits = {split: count for split, count in splits.items() if count}
+    if not splits:
+        raise ValueError("there is nothing to render: train and test are both 0")
+    return splits
+
+
+def _given(latents: npt.ArrayLike | Path, factors: Factors) -> npt.NDArray[np.float32]:
+    what, array = (str(latents), _load(latents)) if isinstance(latents, Path) else ("latents", latents)
+    try:
+        checked = check_latents(array, factors)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
+    if not len(checked):
+        raise ValueError(f"{what}: there is no row of latents")
+    return checked
+
+
+def _load(path: Path) -> npt.NDArray[Any]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a .npy file of numbers: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{path} is an archive of arrays; expected one array, as numpy.save writes it")
+    return array
+
+
+def _conditional(pairs: "Conditional | str", factors: Factors) -> "Conditional":
+    from ident3d.conditionals import parse
+    from ident3d.spaces import Box
+
+    conditional = parse(pairs, factors) if isinstance(pairs, str) else pairs
+    conditional.check(Box(len(factors)))
+    return conditional

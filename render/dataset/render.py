@@ -1,10 +1,10 @@
-"""One run of the render command: checks, workers, images, and what came of it."""
+"""Rendering a dataset: checks, workers, images, and what came of it."""
 
 import errno
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -15,25 +15,109 @@ from ident3d.errors import DatasetError
 from ident3d.files import check_disk_space
 from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
-from render.blender.pool import Job, Pool
-from render.blender.quality import About
-from render.dataset.folder import Assembly, check_writable, image_bytes, started
-from render.dataset.journal import Entry, Journal, JournalBusyError
-from render.dataset.plan import ImageId, Part, Plan, Shard, series_of
+from render.blender.pool import PoolSpec
+from render.blender.protocol import About, Job, Renderer
+from render.dataset.journal import Journal, JournalBusyError, JournalKey
+from render.dataset.plan import ImageId, Plan, Shard, ShardLatents, image_bytes, plan_dataset
+from render.dataset.spec import DatasetSpec, Part
+from render.dataset.writer import DatasetWriter, begun_dataset, check_writable
 
-__all__ = ["Outcome", "Production", "Renderer", "produce", "render_shards"]
+__all__ = ["RenderReport", "ShardProgress", "render_dataset", "render_plan", "render_shards"]
 
 _LOG = logging.getLogger("ident3d.render")
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_SPACE_MARGIN = 1.1
 
 
-class Renderer(Protocol):
-    """Whatever turns jobs into images: a pool of workers."""
+@dataclass(frozen=True)
+class RenderReport:
+    """What a run did.
 
-    def render(self, jobs: Iterable[Job[ImageId]]) -> Iterator[tuple[ImageId, bytes]]:
-        """Yield (id, PNG) for every job, in any order."""
+    Attributes:
+        manifest: the manifest as it is now.
+        rendered: number of images that were rendered.
+        kept: number of images of unfinished shards that an earlier run had left.
+        elsewhere: names of the shards that another process is rendering.
+        seconds: how long the rendering took, without the workers' start.
+    """
+
+    manifest: Manifest
+    rendered: int = 0
+    kept: int = 0
+    elsewhere: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
-class Progress(Protocol):
+def render_dataset(root: Path | str, spec: DatasetSpec | None = None, pool: PoolSpec | None = None) -> RenderReport:
+    """Render a dataset into a folder, or go on with what is there.
+
+    Everything is checked before the first worker is started. However a run ends, the images that are done are kept,
+    and the same call goes on from there. Several processes, on one machine or many, may render into one folder.
+
+    Example:
+        >>> from render import DatasetSpec, PoolSpec, render_dataset
+        >>> spec = DatasetSpec(train=6000, test=1000, resolution=64, pairs="normal(sigma=0.1)")
+        >>> report = render_dataset("data/small", spec, PoolSpec(workers=2))  # doctest: +SKIP
+        >>> report.manifest.is_complete  # doctest: +SKIP
+        True
+
+    Args:
+        root: the folder; made if it is not there.
+        spec: what the dataset is; that of the published numbers where None.
+        pool: what renders it; all cores, or a GPU if there is one, where None.
+
+    Returns:
+        What was done, and the manifest.
+
+    Raises:
+        ValueError: if a setting cannot be used, or the folder holds something else, or a dataset with other settings.
+        FileNotFoundError: if there is no file of the world, the latents, or Blender.
+        OSError: if the folder cannot be written or its disk is too small.
+        DatasetError: if the manifest in the folder is damaged, or the disk fills up.
+        RenderError: if the machine cannot render, or an image cannot be rendered.
+    """
+    root, spec = Path(root), spec or DatasetSpec()
+    begun = begun_dataset(root)
+    plan = plan_dataset(spec, begun)
+    return render_plan(root, plan, spec.part, pool or PoolSpec(), begun)
+
+
+def render_plan(root: Path, plan: Plan, part: Part, pool: PoolSpec, begun: Manifest | None) -> RenderReport:
+    """Render a part of a planned dataset; see :func:`render_dataset`.
+
+    Args:
+        root: the folder.
+        plan: the dataset, for a series of Blender that is not known yet.
+        part: which of its shards.
+        pool: what renders.
+        begun: the manifest of the dataset that lies in the folder already; None where there is none.
+    """
+    if begun is not None:
+        plan = _agreed(plan, begun, root)
+    shards = part.take(plan.shards)
+    if not shards:
+        _LOG.info("part %s holds no shard: the dataset has %d (--rows-per-shard)", part, len(plan.shards))
+        return RenderReport(begun or plan.manifest)
+    check_writable(root)
+    unfinished = shards if begun is None else DatasetWriter(root, plan.manifest).unfinished(shards)
+    if not unfinished:
+        return RenderReport(DatasetWriter(root, plan.manifest).write_manifest())
+    images, resolution = _count(unfinished), plan.images.resolution
+    advice = "free some, choose another folder, or render fewer or smaller images"
+    check_disk_space(root, images * image_bytes(resolution) * _SPACE_MARGIN, f"rendering {images:,} images", advice)
+    with pool.pool(plan.images.quality, resolution) as workers:
+        plan = _for_blender(plan, workers.about)
+        writer = DatasetWriter(root, plan.manifest)
+        if begun is None:  # a folder that lost its manifest may hold shards all the same
+            unfinished = writer.unfinished(shards)
+        writer.write_manifest()  # the settings stand before the first image
+        _announce(root, plan, part, unfinished, workers.about)
+        start = time.perf_counter()
+        report = _render(writer, plan, unfinished, workers, workers.about)
+    return replace(report, seconds=time.perf_counter() - start)
+
+
+class ShardProgress(Protocol):
     """Whatever counts images: a progress bar."""
 
     def update(self, n: int) -> object:
@@ -43,35 +127,23 @@ class Progress(Protocol):
         """Count ``n`` images that were there already, which say nothing about the pace."""
 
 
-@dataclass
-class Outcome:
-    """What came of a run.
-
-    Attributes:
-        rendered: number of images that were rendered.
-        kept: number of images that an earlier run had left in journals.
-        elsewhere: shards that another process is rendering.
-    """
-
-    rendered: int = 0
-    kept: int = 0
-    elsewhere: list[Shard] = field(default_factory=list)
-
-
 def render_shards(
-    assembly: Assembly,
+    writer: DatasetWriter,
+    plan: Plan,
     shards: Sequence[Shard],
     renderer: Renderer,
+    *,
     made_by: Mapping[str, str],
-    progress: Progress,
-) -> Outcome:
+    progress: ShardProgress,
+) -> RenderReport:
     """Render shards to their end.
 
     Every image goes to its shard's journal as it comes, so that nothing is lost however this ends. The next shard is
     begun while the last images of the one before are being rendered.
 
     Args:
-        assembly: the folder.
+        writer: writes them.
+        plan: what they show.
         shards: the unfinished shards to render.
         renderer: makes the images.
         made_by: what renders, for the shards' records.
@@ -81,86 +153,87 @@ def render_shards(
         RenderError: if an image cannot be rendered.
         OSError: if an image cannot be written.
     """
-    run = _Run(assembly, made_by, progress)
+    run = _Run(writer, plan, made_by, progress)
     try:
         for image, png in renderer.render(run.jobs(shards)):
             run.keep(image, png)
     finally:
         run.close()
-    return run.outcome
+    return RenderReport(writer.write_manifest(), run.rendered, run.kept, tuple(run.elsewhere))
 
 
 @dataclass(eq=False)
-class _Begun:
+class _OpenShard:
     """A shard that is being rendered, and how many of its images are still to come."""
 
     shard: Shard
+    latents: ShardLatents
     journal: Journal
     missing: int
 
 
 @dataclass(eq=False)
 class _Run:
-    assembly: Assembly
+    writer: DatasetWriter
+    plan: Plan
     made_by: Mapping[str, str]
-    progress: Progress
-    outcome: Outcome = field(default_factory=Outcome)
-    begun: list[_Begun] = field(default_factory=list)
-    awaited: dict[ImageId, _Begun] = field(default_factory=dict)
+    progress: ShardProgress
+    rendered: int = 0
+    kept: int = 0
+    elsewhere: list[str] = field(default_factory=list)
+    open: list[_OpenShard] = field(default_factory=list)
+    awaited: dict[ImageId, _OpenShard] = field(default_factory=dict)
 
     def jobs(self, shards: Sequence[Shard]) -> Iterator[Job[ImageId]]:
         for shard in shards:
-            begun = self.begin(shard)
-            if begun is None:
+            opened = self.begin(shard)
+            if opened is None:
                 continue
-            for job in self.assembly.plan.jobs(shard, frozenset(begun.journal.entries)):
-                self.awaited[job.key] = begun
+            done = frozenset(ImageId(shard.split, *key) for key in opened.journal.present)
+            for job in self.plan.jobs(shard, opened.latents, done):
+                self.awaited[job.key] = opened
                 yield job
 
-    def begin(self, shard: Shard) -> _Begun | None:
+    def begin(self, shard: Shard) -> _OpenShard | None:
         """Open a shard's journal; None where nothing is left to render in it."""
         try:
-            journal = self.assembly.journal(shard)
+            journal = self.writer.journal(shard)
         except JournalBusyError:
-            self.outcome.elsewhere.append(shard)
+            self.elsewhere.append(shard.name)
             return None
-        entries = self.assembly.plan.entries(shard)
-        if self.assembly.record(shard) is not None:  # another process finished it since the folder was looked at
+        images = shard.images
+        if self.writer.record(shard) is not None:  # another process finished it since the folder was looked at
             journal.delete()
-            self.progress.skip(len(entries))
+            self.progress.skip(len(images))
             return None
-        kept = sum(entry in journal.entries for entry in entries)
-        self.outcome.kept += kept
+        kept = sum(JournalKey(image.row, image.positive) in journal.present for image in images)
+        self.kept += kept
         self.progress.skip(kept)
-        begun = _Begun(shard, journal, len(entries) - kept)
-        self.begun.append(begun)
-        if begun.missing == 0:
-            self.finish(begun)
+        opened = _OpenShard(shard, self.plan.latents(shard), journal, len(images) - kept)
+        self.open.append(opened)
+        if opened.missing == 0:
+            self.finish(opened)
             return None
-        return begun
+        return opened
 
     def keep(self, image: ImageId, png: bytes) -> None:
         """Put an image into its journal, in our own encoding, and finish the shard that it completes."""
-        begun = self.awaited.pop(image)
+        opened = self.awaited.pop(image)
         encoded = encode_png(decode(png, f"the new image of {image}"))
-        begun.journal.append(Entry(image.row, image.positive), encoded)
-        begun.missing -= 1
-        self.outcome.rendered += 1
+        opened.journal.append(JournalKey(image.row, image.positive), encoded)
+        opened.missing -= 1
+        self.rendered += 1
         self.progress.update(1)
-        if begun.missing == 0:
-            self.finish(begun)
+        if opened.missing == 0:
+            self.finish(opened)
 
-    def finish(self, begun: _Begun) -> None:
-        self.assembly.finish(begun.shard, begun.journal, self.made_by)
-        self.begun.remove(begun)
+    def finish(self, opened: _OpenShard) -> None:
+        self.writer.finish(opened.shard, opened.latents, opened.journal, self.made_by)
+        self.open.remove(opened)
 
     def close(self) -> None:
-        for begun in self.begun:
-            begun.journal.close()
-
-
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_SPACE_MARGIN = 1.1
+        for opened in self.open:
+            opened.journal.close()
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # it is generic in its stubs alone
@@ -174,65 +247,14 @@ class _Bar(tqdm):  # type: ignore[type-arg]  # it is generic in its stubs alone
             self.last_print_n += n
 
 
-@dataclass(frozen=True)
-class Production:
-    """What a run did.
-
-    Attributes:
-        manifest: the manifest as it is now.
-        outcome: the images of this run.
-        seconds: how long the rendering took, without the workers' start.
-    """
-
-    manifest: Manifest
-    outcome: Outcome
-    seconds: float
+def _count(shards: Sequence[Shard]) -> int:
+    return sum(len(shard.images) for shard in shards)
 
 
-def produce(root: Path, plan: Plan, part: Part, pool: Pool) -> Production:
-    """Render a part of a dataset into a folder, going on with what is there.
-
-    Args:
-        root: the folder; made if it is not there.
-        plan: the dataset, for a series of Blender that is not known yet.
-        part: which of its shards.
-        pool: the workers, not started yet.
-
-    Raises:
-        ValueError: if the folder holds something else, or a dataset with other settings.
-        OSError: if the folder cannot be written or its disk is too small.
-        DatasetError: if the disk fills up.
-        RenderError: if the machine cannot render, or an image cannot be rendered.
-    """
-    before = started(root)
-    check_writable(root)
-    shards = part.take(plan.shards)
-    unfinished = shards
-    if before is not None:
-        plan = _agreed(plan, before, root)
-        assembly = Assembly(root, plan)
-        unfinished = assembly.unfinished(shards)
-        if not unfinished:
-            return Production(assembly.compose(), Outcome(), 0.0)
-    needed = plan.images(unfinished) * image_bytes(plan.manifest.resolution) * _SPACE_MARGIN
-    advice = "free some, choose another folder, or render fewer or smaller images"
-    check_disk_space(root, needed, f"rendering {plan.images(unfinished):,} images", advice)
-    with pool:
-        plan = _for_blender(plan, pool.about)
-        assembly = Assembly(root, plan)
-        if before is None:  # a folder that lost its manifest may hold shards all the same
-            unfinished = assembly.unfinished(shards)
-        assembly.compose()  # the settings stand before the first image
-        _announce(root, plan, part, unfinished, pool.about)
-        start = time.perf_counter()
-        outcome = _render(assembly, unfinished, pool)
-    return Production(assembly.compose(), outcome, time.perf_counter() - start)
-
-
-def _agreed(plan: Plan, before: Manifest, root: Path) -> Plan:
+def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
     """Return the plan for the series of Blender that a folder was begun with, if all other settings agree."""
-    plan = plan.with_blender(str(before.render.get("blender")))
-    differences = before.differences(plan.manifest)
+    plan = plan.with_blender(str(begun.render.get("blender")))
+    differences = begun.differences(plan.manifest)
     if differences:
         lines = "".join(f"\n  {line}" for line in differences)
         raise ValueError(
@@ -243,41 +265,40 @@ def _agreed(plan: Plan, before: Manifest, root: Path) -> Plan:
 
 
 def _for_blender(plan: Plan, about: About) -> Plan:
-    series = series_of(about.blender)
-    if plan.recipe.blender not in {None, series}:
+    if plan.images.blender not in {None, about.series}:
         raise ValueError(
-            f"the dataset was begun with Blender {plan.recipe.blender}, and these workers run {about.blender}: its "
-            f"images would differ. --blender PATH names another Blender, or a Python with bpy {plan.recipe.blender}"
+            f"the dataset was begun with Blender {plan.images.blender}, and these workers run {about.blender}: its "
+            f"images would differ. --blender PATH names another Blender, or a Python with bpy {plan.images.blender}"
         )
-    return plan.with_blender(series)
+    return plan.with_blender(about.series)
 
 
 def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], about: About) -> None:
-    manifest, recipe = plan.manifest, plan.recipe
-    counts = " and ".join(f"{count:,} {split}" for split, count in manifest.splits.items())
-    pairs = "" if manifest.pairs is None else f", each with an exact positive from {manifest.pairs}"
-    size = f"{manifest.resolution}x{manifest.resolution}"
-    _LOG.info("%s: %s images at %s, seed %s%s", root, counts, size, manifest.seed, pairs)
+    images = plan.images
+    counts = " and ".join(f"{count:,} {split}" for split, count in plan.splits.items())
+    pairs = "" if plan.conditional is None else f", each with an exact positive from {plan.conditional}"
+    size = f"{images.resolution}x{images.resolution}"
+    _LOG.info("%s: %s images at %s, seed %s%s", root, counts, size, images.seed, pairs)
     device = f"{about.device} ({about.device_name}), Blender {about.blender}"
-    _LOG.info("quality %s, hue map %s; %s", recipe.quality.name, recipe.world.hue_map, device)
+    _LOG.info("quality %s, hue map %s; %s", images.quality.name, images.world.hue_map, device)
     of_part = "" if part.count == 1 else f" of part {part}"
     shards = f"{len(unfinished)} of {len(part.take(plan.shards))} shards{of_part}"
-    _LOG.info("%s to render, %s images", shards, f"{plan.images(unfinished):,}")
+    _LOG.info("%s to render, %s images", shards, f"{_count(unfinished):,}")
 
 
-def _render(assembly: Assembly, shards: Sequence[Shard], pool: Pool) -> Outcome:
+def _render(
+    writer: DatasetWriter, plan: Plan, shards: Sequence[Shard], renderer: Renderer, about: About
+) -> RenderReport:
     """Render with a progress bar, and say what is kept when the run is cut short."""
-    about, denoiser = pool.about, assembly.plan.recipe.quality.denoiser
     made_by = {
         "blender": about.blender,
         "device": str(about.device),
         "device_name": about.device_name,
-        "denoiser": "none" if denoiser is None else "OpenImageDenoise",
+        "denoiser": "none" if plan.images.quality.denoiser is None else "OpenImageDenoise",
     }
-    total = assembly.plan.images(shards)
     try:
-        with logging_redirect_tqdm(), _Bar(total=total, unit="image", smoothing=0.05, disable=None) as bar:
-            return render_shards(assembly, shards, pool, made_by, bar)
+        with logging_redirect_tqdm(), _Bar(total=_count(shards), unit="image", smoothing=0.05, disable=None) as bar:
+            return render_shards(writer, plan, shards, renderer, made_by=made_by, progress=bar)
     except KeyboardInterrupt:
         _LOG.warning("stopped; the images that are done are kept: the same command goes on from there")
         raise
@@ -285,6 +306,6 @@ def _render(assembly: Assembly, shards: Sequence[Shard], pool: Pool) -> Outcome:
         if error.errno not in _FULL:
             raise
         raise DatasetError(
-            f"the disk of {assembly.root} is full; the images that are done are kept: free some space, and run the "
+            f"the disk of {writer.root} is full; the images that are done are kept: free some space, and run the "
             "same command again"
         ) from error

@@ -1,5 +1,6 @@
 """Rendering rows of a dataset again, from what its manifest stores, to see whether they are what it says."""
 
+import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,16 +8,21 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.arguments import check_count
 from ident3d.errors import DatasetError
 from ident3d.randomness import generator
 from ident3d.storage.images import decode
-from ident3d.storage.manifest import Manifest, native_splits
+from ident3d.storage.layouts import resolve_root
+from ident3d.storage.manifest import MANIFEST_NAME, Manifest, native_splits
 from ident3d.storage.native import NativeSplit
 from ident3d.storage.split import StoredImages
-from render.dataset.plan import ImageId, Plan, Recipe
-from render.dataset.render import Renderer
+from render.blender.pool import PoolSpec
+from render.blender.protocol import Renderer
+from render.dataset.plan import ImageId, ImageSpec
 
-__all__ = ["Comparison", "compare", "psnr", "sampled"]
+__all__ = ["Comparison", "VerifyReport", "compare", "psnr", "sample_images", "verify_images"]
+
+_LOG = logging.getLogger("ident3d.render")
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,63 @@ class Comparison:
     psnr: float
 
 
+@dataclass(frozen=True)
+class VerifyReport:
+    """What came of rendering images again.
+
+    Attributes:
+        root: the dataset's folder.
+        comparisons: one for each image.
+        tolerance_db: lowest peak signal-to-noise ratio that counts as the same image, in dB.
+    """
+
+    root: Path
+    comparisons: tuple[Comparison, ...]
+    tolerance_db: float
+
+    @property
+    def different(self) -> list[ImageId]:
+        """The images that are not the same."""
+        return [found.image for found in self.comparisons if found.psnr < self.tolerance_db]
+
+
+def verify_images(
+    root: Path | str, *, sample: int = 8, seed: int = 0, tolerance_db: float = 40.0, pool: PoolSpec | None = None
+) -> VerifyReport:
+    """Render random images of a dataset again, from what its manifest stores, and compare them with the stored ones.
+
+    On the same Blender and device the pixels are equal; on another device they may differ by rounding. Whether the
+    files are sound is told by :func:`ident3d.storage.verification.verify`, without Blender.
+
+    Args:
+        root: the dataset's folder, or "sample".
+        sample: how many images, exact positives among them, 1 or more; all of them where there are fewer.
+        seed: which ones, 0 or larger.
+        tolerance_db: lowest peak signal-to-noise ratio that counts as the same image, in dB; positive.
+        pool: what renders; all cores, or a GPU if there is one, where None.
+
+    Raises:
+        ValueError: if a number is out of range.
+        FileNotFoundError: if there is no such folder, or nothing in it says how its images were made.
+        DatasetError: if the manifest is damaged or not understood, or a stored image cannot be read.
+        RenderError: if the machine cannot render, or an image cannot be rendered.
+    """
+    if not tolerance_db > 0:  # NaN neither
+        raise ValueError(f"a tolerance is a positive number of dB, not {tolerance_db}")
+    folder = resolve_root(root)
+    if not (folder / MANIFEST_NAME).exists():
+        raise FileNotFoundError(
+            f"{folder} has no {MANIFEST_NAME}, so that nothing says how its images were made: only datasets that "
+            "python -m render made can be rendered again. ident3d verify checks the files of any dataset"
+        )
+    spec = ImageSpec.of(Manifest.read(folder))
+    images = sample_images(folder, sample, seed)
+    with (pool or PoolSpec()).pool(spec.quality, spec.resolution) as workers:
+        if spec.blender != workers.about.series:
+            _LOG.warning("rendered with Blender %s, compared with %s", spec.blender, workers.about.blender)
+        return VerifyReport(folder, tuple(compare(folder, spec, images, workers)), tolerance_db)
+
+
 def psnr(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> float:
     """Return the peak signal-to-noise ratio of two images in dB, 10 log10(255^2 / mean squared difference)."""
     if one.shape != other.shape:
@@ -40,7 +103,7 @@ def psnr(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> float:
     return math.inf if error == 0 else 10 * math.log10(255**2 / error)
 
 
-def sampled(root: Path, count: int, seed: int) -> list[ImageId]:
+def sample_images(root: Path, count: int, seed: int) -> list[ImageId]:
     """Return random images of a dataset, exact positives among them, each at most once.
 
     Args:
@@ -48,8 +111,7 @@ def sampled(root: Path, count: int, seed: int) -> list[ImageId]:
         count: how many, 1 or more; all of them where there are fewer.
         seed: which ones, 0 or larger.
     """
-    if count < 1:
-        raise ValueError(f"expected a sample of 1 or more images, not {count}")
+    check_count(count, "the number of images to compare", 1)
     images = []
     for split in native_splits(root):
         stored = NativeSplit(root, split)
@@ -61,22 +123,21 @@ def sampled(root: Path, count: int, seed: int) -> list[ImageId]:
     return [images[k] for k in sorted(chosen)]
 
 
-def compare(root: Path, images: list[ImageId], renderer: Renderer) -> list[Comparison]:
-    """Render images again from the latents and the manifest of a dataset, and compare.
+def compare(root: Path, spec: ImageSpec, images: list[ImageId], renderer: Renderer) -> list[Comparison]:
+    """Render images again from the stored latents, and compare.
 
     Args:
         root: the dataset's folder.
+        spec: what its images follow from.
         images: which ones.
-        renderer: makes the images, with the quality and the resolution of the manifest.
+        renderer: makes the images, with the quality and the resolution of ``spec``.
 
     Returns:
         One comparison for each image, in their order.
 
     Raises:
-        DatasetError: if the dataset does not say how it was made, or a stored image cannot be read.
+        DatasetError: if a stored image cannot be read.
     """
-    manifest = Manifest.read(root)
-    plan = Plan(manifest, Recipe.of(manifest))
     splits = {split: NativeSplit(root, split) for split in {image.split for image in images}}
     rows = {split: {int(id_): row for row, id_ in enumerate(stored.ids)} for split, stored in splits.items()}
 
@@ -89,8 +150,7 @@ def compare(root: Path, images: list[ImageId], renderer: Renderer) -> list[Compa
         return row
 
     found = {}
-    for image, png in renderer.render(plan.job(image, stored_latents(image)) for image in images):
-        row = rows[image.split][image.row]
-        stored = stored_images(image).pixels(row)
+    for image, png in renderer.render(spec.job(image, stored_latents(image)) for image in images):
+        stored = stored_images(image).pixels(rows[image.split][image.row])
         found[image] = Comparison(image, psnr(stored, decode(png, f"the new image of {image}")))
     return [found[image] for image in images]

@@ -10,9 +10,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from ident3d.scene.world import World
-from ident3d.storage.manifest import Manifest
-from render.blender.quality import quality
-from render.dataset.plan import Plan, Recipe
+from ident3d.spaces import Box
+from render.blender.quality import QUALITIES
+from render.dataset.plan import ImageSpec, Plan
+from render.dataset.render import render_shards
+from render.dataset.spec import Part
+from render.dataset.writer import DatasetWriter
 
 RESOLUTION = 8
 
@@ -60,18 +63,33 @@ class Counter:
         self.count += n
 
 
-def small_plan(*, given=None, conditional=None, **changes):
+class Shifted:
+    """A conditional in miniature: a draw of its own for every row."""
+
+    def sample(self, z, space, generator):
+        assert space == Box(10)
+        import torch
+
+        return (z + 0.1 * torch.rand(z.shape, generator=generator)).clamp(-1, 1)
+
+    def __str__(self):
+        return "shifted"
+
+
+def small_plan(*, given=None, conditional=None, seed=3, **changes):
     """Return a plan of 20 + 10 images in shards of 8."""
-    recipe = Recipe(World(), quality("draft"), "4.5")
-    manifest = Manifest(
-        splits={"train": 20, "test": 10},
-        rows_per_shard=8,
-        resolution=RESOLUTION,
-        seed=3,
-        pairs=None if conditional is None else str(conditional),
-        render=recipe.to_json(),
-    )
-    return Plan(replace(manifest, **changes), recipe, given, conditional)
+    images = ImageSpec(World(), QUALITIES["draft"], RESOLUTION, seed, "4.5")
+    plan = Plan({"train": 20, "test": 10}, 8, images, given, conditional)
+    return replace(plan, **changes)
+
+
+def render_plan_into(root, plan, part=None, renderer=None):
+    """Render the unfinished shards of a plan, or of a part of it; return the folder."""
+    writer = DatasetWriter(root, plan.manifest)
+    writer.write_manifest()
+    shards = writer.unfinished((part or Part()).take(plan.shards))
+    render_shards(writer, plan, shards, renderer or FakeRenderer(), made_by={"device": "cpu"}, progress=Counter())
+    return root
 
 
 def files_of(root):

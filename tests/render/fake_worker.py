@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from render.blender.worker import GREETING
+from render.blender.protocol import GREETING
 
 SEED_THAT_KILLS = 13
 SEED_THAT_KILLS_ONCE = 14

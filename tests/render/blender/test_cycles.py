@@ -10,18 +10,18 @@ import pytest
 from PIL import Image
 
 from ident3d.scene.world import World
-from render.blender.errors import BlenderMissingError, DeviceMissingError, RenderError
-from render.blender.pool import Job, Pool
+from render.blender.pool import Pool
 from render.blender.process import Program, WorkerProcess
-from render.blender.quality import Device, LightChoice, Settings, quality
+from render.blender.protocol import BlenderMissingError, Device, DeviceMissingError, Job, RenderError, Settings
+from render.blender.quality import QUALITIES, LightChoice
 
 pytestmark = pytest.mark.skipif(find_spec("bpy") is None, reason="bpy is not installed")
 
-REFERENCE = Path(__file__).parent / "data" / "reference"
+REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 WORLD = World()
 LATENTS = np.load(REFERENCE / "raw_latents.npy")
 SCENES = [WORLD.scene(row) for row in LATENTS]
-SMALL = Settings(quality("draft"), resolution=24, device=Device.CPU)
+SMALL = Settings(QUALITIES["draft"], resolution=24, device=Device.CPU)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def test_y_points_right_and_z_up_in_the_image(worker):
     ("name", "least"), [pytest.param("published", 46, marks=pytest.mark.slow), ("standard", 36), ("draft", 30)]
 )
 def test_qualities_reproduce_the_small_references(name, least):
-    with _worker(Settings(quality(name), resolution=64, device=Device.CPU)) as worker:
+    with _worker(Settings(QUALITIES[name], resolution=64, device=Device.CPU)) as worker:
         assert _psnr(worker.render(SCENES[0], 7).png, REFERENCE / "000-64.png") > least
 
 
@@ -118,7 +118,7 @@ def test_the_published_hue_map_reproduces_its_small_reference():
     row = np.load(REFERENCE / "published" / "raw_latents.npy")[0]
     scene = WORLD.with_hue_map("published").scene(row)
     reference = REFERENCE / "published" / "000-64.png"
-    with _worker(Settings(quality("standard"), resolution=64, device=Device.CPU)) as worker:
+    with _worker(Settings(QUALITIES["standard"], resolution=64, device=Device.CPU)) as worker:
         assert _psnr(worker.render(scene, 7).png, reference) > 36
         assert _psnr(worker.render(WORLD.scene(row), 7).png, reference) < 25
 
@@ -127,7 +127,7 @@ def test_a_light_that_is_sampled_more_often_shines_no_brighter():
     scene = replace(SCENES[0], objects=SCENES[0].objects[1:])
     images = []
     for choice in (LightChoice.EQUAL, LightChoice.WEIGHTED):
-        sampler = replace(quality("draft"), samples=64, light_choice=choice, denoiser=None)
+        sampler = replace(QUALITIES["draft"], samples=64, light_choice=choice, denoiser=None)
         with _worker(Settings(sampler, resolution=16, device=Device.CPU)) as worker:
             images.append(_pixels(worker.render(scene, 1).png))
     assert abs(images[0].mean() - images[1].mean()) < 0.3
@@ -135,7 +135,7 @@ def test_a_light_that_is_sampled_more_often_shines_no_brighter():
 
 @pytest.mark.slow
 def test_standard_quality_is_faithful_to_the_reference_images():
-    with _worker(Settings(quality("standard"), resolution=224, device=Device.CPU)) as worker:
+    with _worker(Settings(QUALITIES["standard"], resolution=224, device=Device.CPU)) as worker:
         wrapped = [
             _psnr(worker.render(scene, 50 + i).png, REFERENCE / f"{i:03d}.png") for i, scene in enumerate(SCENES)
         ]
@@ -152,7 +152,7 @@ def test_standard_quality_is_faithful_to_the_reference_images():
 
 @pytest.mark.slow
 def test_published_quality_is_faithful_to_a_reference_image():
-    with _worker(Settings(quality("published"), resolution=224, device=Device.CPU)) as worker:
+    with _worker(Settings(QUALITIES["published"], resolution=224, device=Device.CPU)) as worker:
         assert _psnr(worker.render(SCENES[4], 3).png, REFERENCE / "004.png") > 52
 
 

@@ -6,35 +6,36 @@ import os
 import pytest
 
 from ident3d.errors import DatasetError
-from render.dataset import folder
-from render.dataset.folder import check_writable, image_bytes, started
+from render.dataset import writer
+from render.dataset.plan import image_bytes
+from render.dataset.writer import begun_dataset, check_writable
 from tests.render.fake_renderer import small_plan
 
 
 def test_a_new_and_an_empty_folder_are_begun_with(tmp_path):
     (tmp_path / ".gitattributes").write_text("")
-    assert started(tmp_path / "new" / "folder") is None
-    assert started(tmp_path) is None
+    assert begun_dataset(tmp_path / "new" / "folder") is None
+    assert begun_dataset(tmp_path) is None
 
 
 def test_a_dataset_is_gone_on_with(tmp_path):
     small_plan().manifest.write(tmp_path)
-    assert started(tmp_path) == small_plan().manifest
+    assert begun_dataset(tmp_path) == small_plan().manifest
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     for name in ("thesis.tex", "b", "c", "d"):
         (tmp_path / name).write_text("")
     with pytest.raises(ValueError, match=r"holds something else \(b, c, d, \.\.\.\)"):
-        started(tmp_path)
+        begun_dataset(tmp_path)
 
 
 def test_a_file_and_another_manifest_are_refused(tmp_path):
     (tmp_path / "manifest.json").write_text('{"name": "an extension"}')
     with pytest.raises(NotADirectoryError, match="is a file"):
-        started(tmp_path / "manifest.json")
+        begun_dataset(tmp_path / "manifest.json")
     with pytest.raises(DatasetError, match="schema version None"):
-        started(tmp_path)
+        begun_dataset(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
@@ -44,7 +45,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     def refused(*args, **kwargs):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(folder.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(writer.tempfile, "TemporaryFile", refused)
     with pytest.raises(OSError, match=f"no files can be written there: Permission denied: '{tmp_path}'"):
         check_writable(tmp_path / "new" / "folder")
 

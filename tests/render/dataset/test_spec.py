@@ -2,7 +2,7 @@
 
 import pytest
 
-from render.dataset.plan import Part
+from render.dataset.spec import Part
 
 
 def _slurm(task, count, low, high):

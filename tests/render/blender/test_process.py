@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from render.blender.errors import BlenderMissingError
 from render.blender.process import Program
+from render.blender.protocol import BlenderMissingError
 
 
 def _program(path, banner):

@@ -8,17 +8,22 @@ import sys
 import pytest
 
 from ident3d.errors import DatasetError
-from render.dataset.journal import Entry, Journal, JournalBusyError
+from render.dataset.journal import Journal, JournalBusyError, JournalKey
 
-IMAGES = {Entry(4): b"four", Entry(5): b"", Entry(5, positive=True): bytes(range(256)) * 50, Entry(2**40): b"far"}
+IMAGES = {
+    JournalKey(4): b"four",
+    JournalKey(5): b"",
+    JournalKey(5, positive=True): bytes(range(256)) * 50,
+    JournalKey(2**40): b"far",
+}
 
 
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "new" / "shard.journal"
     journal = Journal(path, "settings")
-    for entry, image in IMAGES.items():
-        journal.append(entry, image)
+    for key, image in IMAGES.items():
+        journal.append(key, image)
     journal.close()
     return path
 
@@ -26,7 +31,7 @@ def path(tmp_path):
 def _read(path, settings="settings"):
     journal = Journal(path, settings)
     try:
-        return {entry: journal.image(entry) for entry in journal.entries}
+        return {key: journal.image(key) for key in journal.present}
     finally:
         journal.close()
 
@@ -42,8 +47,8 @@ def test_a_journal_goes_on_where_it_was_cut_anywhere(path):
         there = _read(path)
         assert there.items() <= IMAGES.items()
         journal = Journal(path, "settings")
-        for entry in IMAGES.keys() - there.keys():
-            journal.append(entry, IMAGES[entry])
+        for key in IMAGES.keys() - there.keys():
+            journal.append(key, IMAGES[key])
         journal.close()
         assert _read(path) == IMAGES
 
@@ -73,10 +78,10 @@ def test_another_file_is_emptied(path):
 
 def test_an_image_written_twice_is_there_once(path):
     journal = Journal(path, "settings")
-    journal.append(Entry(4), b"again")
-    assert journal.image(Entry(4)) == b"again"
+    journal.append(JournalKey(4), b"again")
+    assert journal.image(JournalKey(4)) == b"again"
     journal.close()
-    assert _read(path) == IMAGES | {Entry(4): b"again"}
+    assert _read(path) == IMAGES | {JournalKey(4): b"again"}
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(path, monkeypatch):
@@ -98,8 +103,8 @@ def test_a_full_disk_leaves_the_journal_as_it_was(path, monkeypatch):
 
     monkeypatch.setattr(journal, "_file", Filling(journal._file))
     with pytest.raises(OSError, match="No space left"):
-        journal.append(Entry(9), b"image")
-    assert Entry(9) not in journal.entries
+        journal.append(JournalKey(9), b"image")
+    assert JournalKey(9) not in journal.present
     journal.close()
     assert _read(path) == IMAGES
 
@@ -131,7 +136,7 @@ def test_a_journal_that_another_process_wrote_into_is_not_believed(path):
     data[data.index(b"four")] ^= 1
     path.write_bytes(data)
     with pytest.raises(DatasetError, match="two processes may be rendering"):
-        journal.image(Entry(4))
+        journal.image(JournalKey(4))
     journal.close()
 
 

@@ -8,19 +8,9 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.storage.manifest import Manifest
-from render.dataset.folder import Assembly
-from render.dataset.merge import merge
-from render.dataset.plan import Part
-from render.dataset.render import render_shards
-from tests.render.fake_renderer import Counter, FakeRenderer, files_of, small_plan
-
-
-def _render(root, plan, part=None):
-    assembly = Assembly(root, plan)
-    shards = (part or Part()).take(plan.shards)
-    assembly.compose()
-    render_shards(assembly, assembly.unfinished(shards), FakeRenderer(), {"device": "cpu"}, Counter())
-    return root
+from render.dataset.merge import merge_parts
+from render.dataset.spec import Part
+from tests.render.fake_renderer import files_of, render_plan_into, small_plan
 
 
 def _copy(sources, root, leave=()):
@@ -31,48 +21,49 @@ def _copy(sources, root, leave=()):
 
 @pytest.fixture
 def halves(tmp_path):
-    return [_render(tmp_path / f"half{k}", small_plan(), Part(k, 2)) for k in (0, 1)]
+    return [render_plan_into(tmp_path / f"half{k}", small_plan(), Part(k, 2)) for k in (0, 1)]
 
 
 @pytest.mark.parametrize("leave", [(), (".render",)])
 def test_parts_from_two_folders_are_one_dataset(tmp_path, halves, leave):
     root = _copy(halves, tmp_path / "both", leave)
     assert not Manifest.read(root).is_complete
-    manifest, faults = merge(root)
-    assert faults == []
+    report = merge_parts(root)
+    manifest = report.manifest
+    assert report.faults == ()
     assert manifest.is_complete
     assert Manifest.read(root) == manifest
-    assert files_of(root) == files_of(_render(tmp_path / "whole", small_plan()))
+    assert files_of(root) == files_of(render_plan_into(tmp_path / "whole", small_plan()))
 
 
 def test_what_is_missing_is_named(tmp_path, halves):
-    _, faults = merge(halves[0])
+    faults = merge_parts(halves[0]).faults
     names = "test-00000-of-00002.parquet, train-00001-of-00003.parquet"
-    assert faults == [f"{halves[0] / 'data'}: {names}: planned and not there yet: render them"]
+    assert faults == (f"{halves[0] / 'data'}: {names}: planned and not there yet: render them",)
 
 
 def test_what_belongs_to_another_division_is_named(tmp_path, halves):
-    other = _render(tmp_path / "other", small_plan(rows_per_shard=10))
+    other = render_plan_into(tmp_path / "other", small_plan(rows_per_shard=10))
     root = _copy([halves[0], other / "data"], tmp_path / "mixed")
     (root / "train-00000-of-00002.parquet").rename(root / "data" / "train-00000-of-00002.parquet")
-    _, faults = merge(root)
+    faults = merge_parts(root).faults
     assert any("train-00000-of-00002.parquet: there and not planned" in fault for fault in faults)
 
 
 def test_parts_of_different_settings_are_not_mixed(tmp_path, halves):
-    other = _render(tmp_path / "other", small_plan(seed=4), Part(1, 2))
+    other = render_plan_into(tmp_path / "other", small_plan(seed=4), Part(1, 2))
     root = _copy([other, halves[0]], tmp_path / "mixed")
     before = Manifest.read(root)
-    _, faults = merge(root)
+    faults = merge_parts(root).faults
     assert sum("made with other settings" in fault for fault in faults) == 2
     assert Manifest.read(root) == before
 
 
 def test_a_part_of_other_settings_is_found_without_its_record(tmp_path, halves):
-    other = _render(tmp_path / "other", small_plan(seed=4), Part(1, 2))
+    other = render_plan_into(tmp_path / "other", small_plan(seed=4), Part(1, 2))
     root = _copy([other, halves[0]], tmp_path / "mixed", leave=(".render",))
     before = Manifest.read(root)
-    _, faults = merge(root)
+    faults = merge_parts(root).faults
     assert sum("was rendered with other settings" in fault for fault in faults) == 2
     assert Manifest.read(root) == before
 
@@ -81,7 +72,7 @@ def test_a_shard_whose_rows_are_there_already_is_found(tmp_path, halves):
     root = _copy(halves, tmp_path / "both", leave=(".render",))
     first, second = (root / "data" / f"train-0000{k}-of-00003.parquet" for k in (0, 1))
     shutil.copy(second, first)
-    _, faults = merge(root)
+    faults = merge_parts(root).faults
     assert any("its ids are not 0 to 7" in fault for fault in faults)
 
 
@@ -89,24 +80,25 @@ def test_a_damaged_shard_is_named(tmp_path, halves):
     root = _copy(halves, tmp_path / "both")
     path = root / "data" / "train-00002-of-00003.parquet"
     path.write_bytes(path.read_bytes()[:-1])
-    _, faults = merge(root)
+    faults = merge_parts(root).faults
     assert any(f"{path} is damaged" in fault for fault in faults)
 
 
 def test_merging_given_latents_takes_them_as_they_are(tmp_path):
     given = np.linspace(-1, 1, 200, dtype=np.float32).reshape(20, 10)
-    plan = small_plan(given=given, latents={"train": "0" * 64, "test": "uniform"})
-    root = _copy([_render(tmp_path / "given", plan)], tmp_path / "copy", leave=(".render",))
+    plan = small_plan(given=given)
+    root = _copy([render_plan_into(tmp_path / "given", plan)], tmp_path / "copy", leave=(".render",))
     manifest = Manifest.read(root)
     replace(manifest, shards=()).write(root)
-    manifest, faults = merge(root)
-    assert faults == []
+    report = merge_parts(root)
+    manifest = report.manifest
+    assert report.faults == ()
     assert manifest.is_complete
 
 
 def test_merging_nothing_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no dataset"):
-        merge(tmp_path)
+        merge_parts(tmp_path)
     replace(small_plan().manifest, render={}).write(tmp_path)
     with pytest.raises(DatasetError, match="does not say how"):
-        merge(tmp_path)
+        merge_parts(tmp_path)

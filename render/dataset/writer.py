@@ -1,4 +1,9 @@
-"""The folder that a dataset is rendered into: whether it may be, and whether it can hold it."""
+"""The folder that a dataset is rendered into: what is there already, and the writer of what comes.
+
+Beside the dataset itself it has a folder ``.render/``, with a journal for every unfinished shard and a record of every
+finished one. From the records the manifest and the card are written anew after every shard, so that runs which share a
+folder need to agree on nothing but the settings.
+"""
 
 import hashlib
 import json
@@ -16,16 +21,18 @@ from ident3d.files import nearest_folder, remove_unfinished, sha256_of, write_te
 from ident3d.storage.card import write_card
 from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord
 from ident3d.storage.native import ShardRows, write_shard
-from render.dataset.journal import Entry, Journal
-from render.dataset.plan import Plan, Shard
+from render.dataset.journal import Journal, JournalKey
+from render.dataset.plan import Shard, ShardLatents, planned_shards
 
-__all__ = ["WORKSHOP", "Assembly", "check_writable", "image_bytes", "started"]
+__all__ = ["STATE_FOLDER", "DatasetWriter", "begun_dataset", "check_writable"]
 
-WORKSHOP = ".render"
+_LOG = logging.getLogger("ident3d.render")
+
+STATE_FOLDER = ".render"
 """The folder inside a dataset's own that holds what is known of finished and unfinished shards."""
 
 
-def started(root: Path) -> Manifest | None:
+def begun_dataset(root: Path) -> Manifest | None:
     """Return the manifest of a dataset that was begun in a folder; None where the folder is empty or not there.
 
     Files whose names start with a dot do not count: a cloned repository is empty too. A folder that lost its manifest
@@ -41,8 +48,8 @@ def started(root: Path) -> Manifest | None:
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is a file; expected a folder to render into")
     if (root / MANIFEST_NAME).exists():
-        return _manifest(root)
-    if (root / WORKSHOP).is_dir():
+        return _read_manifest(root)
+    if (root / STATE_FOLDER).is_dir():
         return None
     others = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
     if others:
@@ -63,20 +70,12 @@ def check_writable(root: Path) -> None:
         raise OSError(error.errno, f"no files can be written there: {error.strerror}", str(folder)) from error
 
 
-def image_bytes(resolution: int) -> float:
-    """Return about how many bytes an image of resolution x resolution pixels takes as PNG.
-
-    Fitted to draft images, which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
-    """
-    return float(6.03 * resolution**1.6)
-
-
-def _manifest(root: Path) -> Manifest:
+def _read_manifest(root: Path) -> Manifest:
     try:
         return Manifest.read(root)
     except DatasetError as error:
         is_garbled = isinstance(error.__cause__, ValueError)  # and not one of another version, which is whole
-        if not is_garbled or not (root / WORKSHOP).is_dir():
+        if not is_garbled or not (root / STATE_FOLDER).is_dir():
             raise
         raise DatasetError(
             f"{error}. Delete that file and run the command with which the dataset was begun: the shards that are "
@@ -84,20 +83,22 @@ def _manifest(root: Path) -> Manifest:
         ) from error
 
 
-_LOG = logging.getLogger("ident3d.render")
-
-
 @dataclass(frozen=True, eq=False)
-class Assembly:
-    """The folder of a planned dataset.
+class DatasetWriter:
+    """Writes shards, their records, the manifest and the card into the folder of a dataset.
 
     Attributes:
         root: the folder.
-        plan: the images that it is to hold.
+        manifest: the settings of the dataset; the shards that it lists do not count.
     """
 
     root: Path
-    plan: Plan
+    manifest: Manifest
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        """Every planned shard, split by split."""
+        return planned_shards(self.manifest)
 
     def path(self, shard: Shard) -> Path:
         """Return where a shard's file lies."""
@@ -131,16 +132,15 @@ class Assembly:
             _LOG.info("checking the shards that are there")
         return [shard for shard in shards if not self._is_sound(shard, listed)]
 
-    def finish(self, shard: Shard, journal: Journal, made_by: Mapping[str, str]) -> None:
+    def finish(self, shard: Shard, latents: ShardLatents, journal: Journal, made_by: Mapping[str, str]) -> None:
         """Write a shard from its complete journal, then its record, the manifest and the card; delete the journal."""
-        latents, latents_pos = self.plan.latents(shard), self.plan.latents_pos(shard)
-        images = [journal.image(Entry(row)) for row in shard.rows]
-        images_pos = None if latents_pos is None else [journal.image(Entry(row, positive=True)) for row in shard.rows]
-        rows = ShardRows(np.array(shard.rows), images, latents, images_pos, latents_pos, self.settings)
+        images = [journal.image(JournalKey(row)) for row in shard.rows]
+        positives = [journal.image(JournalKey(row, positive=True)) for row in shard.rows] if shard.has_pairs else None
+        rows = ShardRows(np.array(shard.rows), images, latents.rows, positives, latents.positives, self.settings)
         write_shard(self.path(shard), rows)
         self.write_record(shard, made_by)
         journal.delete()
-        self.compose()
+        self.write_manifest()
 
     def write_record(self, shard: Shard, made_by: Mapping[str, str]) -> None:
         """Record a shard that lies there as finished."""
@@ -149,7 +149,7 @@ class Assembly:
         data = {"settings": self.settings, "record": asdict(record)}
         write_text(self._record_path(shard), json.dumps(data, indent=1) + "\n")
 
-    def compose(self) -> Manifest:
+    def write_manifest(self) -> Manifest:
         """Write the manifest and the card over all the records that are there, and return the manifest.
 
         Whoever writes last has to have seen every record. So the records are read again after the writing, until
@@ -157,7 +157,7 @@ class Assembly:
         """
         records = self._records()
         while True:
-            manifest = self.plan.manifest.with_shards(records)
+            manifest = self.manifest.with_shards(records)
             manifest.write(self.root)
             write_card(self.root, manifest)
             written, records = records, self._records()
@@ -167,7 +167,7 @@ class Assembly:
     @cached_property
     def settings(self) -> str:
         """A fingerprint of all settings, by which records and journals of another dataset are told apart."""
-        canonical = json.dumps(self.plan.manifest.settings, sort_keys=True, allow_nan=False)
+        canonical = json.dumps(self.manifest.settings, sort_keys=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def _is_sound(self, shard: Shard, listed: Mapping[str, ShardRecord]) -> bool:
@@ -184,7 +184,7 @@ class Assembly:
 
     def _records(self) -> tuple[ShardRecord, ...]:
         listed = self._listed()
-        found = (self._record(shard, listed) for shard in self.plan.shards)
+        found = (self._record(shard, listed) for shard in self.shards)
         return tuple(record for record in found if record is not None)
 
     def _record(self, shard: Shard, listed: Mapping[str, ShardRecord]) -> ShardRecord | None:
@@ -216,7 +216,7 @@ class Assembly:
         return {record.name: record for record in Manifest.read(self.root).shards}
 
     def _journal_path(self, shard: Shard) -> Path:
-        return self.root / WORKSHOP / "journal" / f"{shard.name}.journal"
+        return self.root / STATE_FOLDER / "journal" / f"{shard.name}.journal"
 
     def _record_path(self, shard: Shard) -> Path:
-        return self.root / WORKSHOP / "shards" / f"{shard.name}.json"
+        return self.root / STATE_FOLDER / "shards" / f"{shard.name}.json"

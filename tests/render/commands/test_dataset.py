@@ -93,7 +93,7 @@ def test_two_parts_at_the_same_time_make_the_same_files(tmp_path, rendered_files
     assert files_of(tmp_path) == rendered_files
     assert Manifest.read(tmp_path).is_complete
     assert main([str(tmp_path), "--merge"]) == 0
-    assert "5 of 5 shards, none missing, none doubled" in capsys.readouterr().out
+    assert "5 of 5 shards, none missing, none duplicated" in capsys.readouterr().out
 
 
 def _journal_holds(root, count):
@@ -196,11 +196,11 @@ def test_another_python_renders_the_same_files(tmp_path, rendered_files):
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
-        (("--train", "-1"), 2, "--train is 0 or larger, not -1"),
+        (("--train", "-1"), 2, "train is 0 or larger, not -1"),
         (("--train", "0", "--test", "0"), 2, "nothing to render"),
-        (("--resolution", "0"), 2, "--resolution is 4 or larger, not 0"),
-        (("--seed", "-3"), 2, "--seed is 0 or larger"),
-        (("--rows-per-shard", "0"), 2, "--rows-per-shard is 1 or larger"),
+        (("--resolution", "0"), 2, "resolution is 4 or larger, not 0"),
+        (("--seed", "-3"), 2, "seed is 0 or larger"),
+        (("--rows-per-shard", "0"), 2, "rows_per_shard is 1 or larger"),
         (("--workers", "0"), 2, "1 or more workers"),
         (("--shard", "4/4"), 2, "parts count from 0"),
         (("--shard", "first"), 2, "expected a part as K/N"),
@@ -227,7 +227,7 @@ def test_what_cannot_be_is_refused_before_any_work(tmp_path, caplog, options, st
         (np.full((3, 10), np.nan), "position_x is nan"),
         (np.zeros((3, 9)), "expected numeric latents of shape (N, 10)"),
         (np.zeros(10), "expected numeric latents of shape (N, 10)"),
-        (np.zeros((0, 10)), "holds no row"),
+        (np.zeros((0, 10)), "there is no row of latents"),
     ],
 )
 def test_latents_that_cannot_be_rendered_are_refused(tmp_path, caplog, array, said):
@@ -240,13 +240,13 @@ def test_latents_that_cannot_be_rendered_are_refused(tmp_path, caplog, array, sa
 def test_another_file_of_latents_is_refused(tmp_path, caplog):
     (tmp_path / "mine.npy").write_text("1,2,3")
     assert main([str(tmp_path / "dataset"), "--latents", str(tmp_path / "mine.npy")]) == 2
-    assert "is no .npy file" in caplog.text
+    assert "is not a .npy file" in caplog.text
     np.savez(tmp_path / "mine.npz", latents=np.zeros((3, 10)))
     assert main([str(tmp_path / "dataset"), "--latents", str(tmp_path / "mine.npz")]) == 2
     assert "archive of arrays" in caplog.text
     np.save(tmp_path / "mine.npy", np.zeros((3, 10)))
     assert main([str(tmp_path / "dataset"), "--latents", str(tmp_path / "mine.npy"), "--train", "4"]) == 2
-    assert "leave --train out" in caplog.text
+    assert "leave train out" in caplog.text
 
 
 def test_a_part_without_a_shard_is_no_failure(tmp_path, caplog):

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from ident3d.scene.world import World
-from render.blender.errors import BlenderMissingError, RenderError, WorkerDiedError
-from render.blender.pool import Job, Patience, Pool
-from render.blender.quality import Settings, quality
+from render.blender.pool import Pool, WorkerLimits
+from render.blender.protocol import BlenderMissingError, Job, RenderError, Settings, WorkerDiedError
+from render.blender.quality import QUALITIES
 from tests.render import fake_worker
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCENE = World().scene(np.zeros(10))
-SETTINGS = Settings(quality("draft"), resolution=8)
+SETTINGS = Settings(QUALITIES["draft"], resolution=8)
 TEN = [Job(f"image {i}", SCENE, i) for i in range(10)]
 
 
@@ -100,7 +100,7 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(blender):
 
 def test_a_worker_that_hangs_is_ended_and_its_image_made_again(blender, caplog):
     jobs = [Job("stuck", SCENE, fake_worker.SEED_THAT_HANGS_ONCE), *TEN]
-    with Pool(SETTINGS, 1, blender=blender, patience=Patience(silence_s=4)) as pool:
+    with Pool(SETTINGS, 1, blender=blender, limits=WorkerLimits(silence_s=4)) as pool:
         assert dict(pool.render(jobs)) == _expected(jobs)
     assert "has not answered for 4 seconds" in caplog.text
     assert "'stuck' is rendered again" in caplog.text
@@ -143,11 +143,11 @@ def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch
     assert _no_process_is_left(blender)
 
 
-@pytest.mark.parametrize("patience", [Patience(images=4), Patience(growth_bytes=10**6)])
+@pytest.mark.parametrize("patience", [WorkerLimits(images=4), WorkerLimits(growth_bytes=10**6)])
 def test_workers_are_renewed_after_many_images_or_when_they_grow(blender, monkeypatch, patience):
     monkeypatch.setenv("FAKE_GROWTH", "500000")
     jobs = [Job(i, SCENE, 100 + i) for i in range(20)]
-    with Pool(SETTINGS, 1, blender=blender, patience=patience) as pool:
+    with Pool(SETTINGS, 1, blender=blender, limits=patience) as pool:
         assert dict(pool.render(jobs)) == _expected(jobs)
     assert len(_pids(blender)) == (5 if patience.images == 4 else 2)  # growth is counted from the tenth image on
 
@@ -226,13 +226,13 @@ def test_wrong_settings_are_refused_before_anything_starts(tmp_path):
     with pytest.raises(ValueError, match="1 or more workers, not 0"):
         Pool(SETTINGS, 0)
     with pytest.raises(ValueError, match="4 to 65536 pixels a side, not 0"):
-        Settings(quality("draft"), resolution=0)
+        Settings(QUALITIES["draft"], resolution=0)
     with pytest.raises(ValueError, match="1 or more threads"):
-        Settings(quality("draft"), resolution=8, threads=0)
+        Settings(QUALITIES["draft"], resolution=8, threads=0)
     with pytest.raises(ValueError, match="expected tries"):
-        Patience(tries=0)
+        WorkerLimits(tries=0)
     with pytest.raises(ValueError, match="silence of more than 0 seconds, not nan"):
-        Patience(silence_s=float("nan"))
+        WorkerLimits(silence_s=float("nan"))
     with pytest.raises(FileNotFoundError, match="no such program"):
         Pool(SETTINGS, 1, blender=tmp_path / "nothing")
     text = tmp_path / "text"

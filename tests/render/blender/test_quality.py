@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from render.blender.quality import QUALITIES, Quality, quality
+from render.blender.quality import QUALITIES, Quality
 
 
 def test_presets_are_named_as_the_command_names_them():
@@ -11,7 +11,7 @@ def test_presets_are_named_as_the_command_names_them():
 
 
 def test_published_quality_is_that_of_the_authors():
-    published = quality("published")
+    published = QUALITIES["published"]
     assert published.samples == 512
     assert published.adaptive_threshold is None
     assert published.light_choice == "equal"
@@ -20,13 +20,13 @@ def test_published_quality_is_that_of_the_authors():
 
 @pytest.mark.parametrize("name", QUALITIES)
 def test_plain_data_hold_a_quality(name):
-    text = json.dumps(quality(name).to_json())
-    assert Quality.from_json(json.loads(text)) == quality(name)
+    text = json.dumps(QUALITIES[name].to_json())
+    assert Quality.from_json(json.loads(text)) == QUALITIES[name]
 
 
 def test_unknown_names_and_settings_are_refused():
-    with pytest.raises(ValueError, match="no quality 'best'; there are published, standard, draft"):
-        quality("best")
+    with pytest.raises(ValueError, match="unknown quality 'best'; choose from published, standard, draft"):
+        QUALITIES.find("best")
     with pytest.raises(ValueError, match="1 or more samples, not 0"):
         Quality("none", samples=0)
     with pytest.raises(ValueError, match=r"threshold in \(0, 1\]"):

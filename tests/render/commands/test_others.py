@@ -9,9 +9,9 @@ from PIL import Image
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, ShardReader, ShardRows, write_shard
 from render.__main__ import main
-from render.blender.errors import DeviceMissingError, WorkerDiedError
+from render.blender.pool import PoolSpec
+from render.blender.protocol import DeviceMissingError, WorkerDiedError
 from render.commands.check import Check
-from render.commands.hardware import Hardware
 from tests.render.command_line import SMALL, needs_bpy
 
 
@@ -39,7 +39,7 @@ def test_verify_finds_an_image_of_something_else(rendered, tmp_path, capsys):
 @pytest.mark.parametrize("tolerance", ["nan", "0", "-3"])
 def test_a_tolerance_that_anything_is_within_is_refused(tolerance, caplog):
     assert main(["verify", "sample", "--tolerance", tolerance]) == 2
-    assert "--tolerance is a positive number of dB" in caplog.text
+    assert "a tolerance is a positive number of dB" in caplog.text
 
 
 def test_verify_of_what_was_not_rendered_here_is_refused(tmp_path, caplog):
@@ -87,10 +87,10 @@ def test_check_says_what_there_is_and_renders_an_image(capsys):
 
 
 def test_a_device_that_breaks_a_worker_does_not_hide_the_others(monkeypatch):
-    def pool(hardware, *_):
-        raise WorkerDiedError("driver") if hardware.device == "cuda" else DeviceMissingError("none")
+    def pool(spec, *_):
+        raise WorkerDiedError("driver") if spec.device == "cuda" else DeviceMissingError("none")
 
-    monkeypatch.setattr(Hardware, "pool", pool)
+    monkeypatch.setattr(PoolSpec, "pool", pool)
     assert list(Check()._gpus()) == ["cuda (not usable: driver)"]
 
 

@@ -1,0 +1,142 @@
+"""What somebody asks for: a dataset, and which part of it to render."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy.typing as npt
+
+from ident3d.scene.templates import HueMap
+from ident3d.scene.world import World
+from render.blender.quality import QUALITIES, Quality
+
+if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
+    from ident3d.conditionals import Conditional
+
+__all__ = ["DatasetSpec", "Part", "find_quality", "find_world"]
+
+T = TypeVar("T")
+
+_ID, _COUNT, _MIN, _MAX = (f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part ``number`` of ``count``, counted from 0.
+
+    Attributes:
+        number: 0 to count - 1.
+        count: number of parts, 1 or more.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 <= self.number < self.count:
+            last = f"0/{self.count} to {self.count - 1}/{self.count}" if self.count > 0 else "0/1"
+            raise ValueError(
+                f"parts count from 0: expected K/N with K below N, {last} here, not {self.number}/{self.count}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Part":
+        """Return the part that ``text`` names, as K/N.
+
+        Raises:
+            ValueError: if the text is not of that form, or K is not in 0 to N - 1.
+        """
+        match = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
+        if match is None:
+            raise ValueError(f"expected a part as K/N, for example 0/4 for the first of four; got {text!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def from_slurm(cls, environment: Mapping[str, str]) -> "Part | None":
+        """Return the part of this task of a SLURM array, or None outside an array.
+
+        The ids of the array may start anywhere and have any even step: the first is part 0.
+
+        Raises:
+            ValueError: if the ids are unevenly spaced (``--array=1,3,7``), so that the id does not tell which of the
+                tasks this is, or the variables are not integers.
+        """
+        if _ID not in environment:
+            return None
+        task, count, low, high = (_integer(environment, name) for name in (_ID, _COUNT, _MIN, _MAX))
+        step, rest = divmod(high - low, count - 1) if count > 1 else (1, high - low)
+        if rest or step < 1 or (task - low) % step:
+            raise ValueError(
+                f"the {count} tasks of this SLURM array have the ids {low} to {high} unevenly spaced, so that task "
+                f"{task} cannot tell which part it is: use --array=0-{max(count - 1, 0)}, or give --shard K/N"
+            )
+        return cls((task - low) // step, count)
+
+    def take(self, items: Sequence[T]) -> list[T]:
+        """Return every ``count``-th item, from ``number`` on: the parts are disjoint, and of one length within one."""
+        return list(items[self.number :: self.count])
+
+
+def _integer(environment: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{_ID} is set, but {name} is {environment.get(name)!r}, not an integer: give --shard K/N"
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DatasetSpec:
+    """A dataset that somebody asks for. Numbers and files are checked when it is planned.
+
+    Attributes:
+        train: images of the split "train"; 250,000 where None, or as many as ``latents`` has rows.
+        test: images of the split "test"; 25,000 where None, or none where latents are given.
+        resolution: width and height in pixels, 4 or larger.
+        seed: seed of the latents and of the sampling noise, 0 or larger.
+        quality: settings of the sampler and the denoiser, or the name of a preset, one of
+            ``render.blender.quality.QUALITIES``.
+        world: what makes scenes out of latents, or its file of JSON; where None, that of the dataset that lies in the
+            folder already, and that of 3DIdent in a new one.
+        hue_map: how hue angles become colours, instead of the world's own way; None for that.
+        latents: (N, number of factors) raw latents of the split "train" in [-1, 1], or a .npy file of them; where
+            None, they follow from the seed.
+        pairs: the conditional, or its text, from which an exact positive is drawn for every image; None for none.
+        rows_per_shard: rows in a Parquet shard; where None, those of the dataset that lies in the folder, and in a
+            new one up to 1,000, fewer in a small one.
+        part: which of the shards to render.
+    """
+
+    train: int | None = None
+    test: int | None = None
+    resolution: int = 224
+    seed: int = 0
+    quality: Quality | str = "standard"
+    world: World | Path | None = None
+    hue_map: HueMap | str | None = None
+    latents: npt.ArrayLike | Path | None = None
+    pairs: "Conditional | str | None" = None
+    rows_per_shard: int | None = None
+    part: Part = Part()
+
+
+def find_quality(quality: Quality | str) -> Quality:
+    """Return a quality, or the preset of that name; ValueError if there is none."""
+    return QUALITIES.find(quality) if isinstance(quality, str) else quality
+
+
+def find_world(world: World | Path | None, hue_map: HueMap | str | None) -> World:
+    """Return a world, or that of a file, or that of 3DIdent, with a hue map if one is given.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it does not describe a world, a line for each fault; or there is no such hue map.
+    """
+    found = World.read(world) if isinstance(world, Path) else world or World()
+    return found if hue_map is None else found.with_hue_map(hue_map)
