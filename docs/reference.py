@@ -21,9 +21,9 @@ from latex2mathml.converter import convert
 from markupsafe import Markup
 from pdoc.render_helpers import to_html
 
-__all__ = ["ROOMS", "build", "main", "modules"]
+__all__ = ["PACKAGES", "build", "main", "modules"]
 
-ROOMS = ("ident3d", "render", "baselines", "leaderboard")
+PACKAGES = ("ident3d", "render", "baselines", "leaderboard")
 HERE = Path(__file__).parent
 TUTORIALS = tuple(sorted(HERE.glob("*.md")))
 
@@ -34,7 +34,7 @@ _EXAMPLES = re.compile(r"^Examples:\n((?: {4}.*(?:\n|\Z))+)", re.MULTILINE)
 _STARS = re.compile(r"^( +)\*\*(?=\w+: )", re.MULTILINE)  # of an argument's name, which Markdown takes for its own
 _FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 _FORMULA_WORD = re.compile("FORMULAx([0-9a-f]+)x")
-_NAME = re.compile(r"<code>(<a href=\"[^\"]+\">)?((?:" + "|".join(ROOMS) + r")(?:\.\w+)+)((?:</a>)?)</code>")
+_NAME = re.compile(r"<code>(<a href=\"[^\"]+\">)?((?:" + "|".join(PACKAGES) + r")(?:\.\w+)+)((?:</a>)?)</code>")
 _DOCSTRING = re.compile(r'<div class="docstring">(.*?)</div>', re.DOTALL)
 _SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 _LINK = re.compile(r'href="([^"]*)"')
@@ -54,13 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if faults else 0
 
 
-def build(rooms: Sequence[str] = ROOMS) -> tuple[dict[str, str], list[str]]:
-    """Return the pages of rooms by the names of their files, and everything that is wrong with them."""
+def build(packages: Sequence[str] = PACKAGES) -> tuple[dict[str, str], list[str]]:
+    """Return the pages of packages by the names of their files, and everything that is wrong with them."""
     _configure()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message=r"(?s).*tqdm\[Any\]")  # its stubs are generic, the library is not
-        pages = {name: pdoc.doc.Module(_loaded(name)) for name in modules(rooms)}
+        pages = {name: pdoc.doc.Module(_loaded(name)) for name in modules(packages)}
         _lend(pages.values())
         faults = [fault for page in pages.values() for fault in _prepare(page)]
         texts = {f"{name.replace('.', '/')}.html": pdoc.render.html_module(page, pages) for name, page in pages.items()}
@@ -70,18 +70,18 @@ def build(rooms: Sequence[str] = ROOMS) -> tuple[dict[str, str], list[str]]:
             texts[f"{tutorial.stem}.html"] = template.render(title=_title(text), text=text, all_modules=pages)
         tutorials = {f"{tutorial.stem}.html": _title(tutorial.read_text(encoding="utf-8")) for tutorial in TUTORIALS}
         index = pdoc.render.env.get_template("index.html.jinja2")
-        texts["index.html"] = index.render(all_modules=pages, rooms=rooms, tutorials=tutorials)
+        texts["index.html"] = index.render(all_modules=pages, packages=packages, tutorials=tutorials)
         search = _FORMULA_WORD.sub("", pdoc.render.search_index(pages))
     for name, text in texts.items():
         faults += [f"{name}: {fault}" for fault in _faults(name, text, texts)]
     return {**texts, "search.js": search}, faults
 
 
-def modules(rooms: Sequence[str] = ROOMS) -> Iterator[str]:
-    """Yield the names of the modules of rooms that have a page."""
-    for room in rooms:
-        yield room
-        for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
+def modules(packages: Sequence[str] = PACKAGES) -> Iterator[str]:
+    """Yield the names of the modules of packages that have a page."""
+    for package in packages:
+        yield package
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if module.name not in _INSIDE_BLENDER and not module.name.rpartition(".")[2].startswith("_"):
                 yield module.name
 
@@ -152,7 +152,7 @@ def _full_name(name: str, home: ModuleType, place: str) -> str | None:
         found = _member(holder, name)
         if found is not None:
             return found
-    if name.partition(".")[0] not in ROOMS:
+    if name.partition(".")[0] not in PACKAGES:
         return None
     for split in range(name.count(".") + 1, 0, -1):
         parts = name.split(".")

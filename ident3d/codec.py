@@ -7,7 +7,7 @@ of all faults instead of an exception. What a field accepts follows from its typ
 * an enum, by the values of its members, or a ``Literal``;
 * another data class, ``tuple[X, ...]``, ``tuple[X, Y]``, or a mapping from text to anything of these;
 * a union of these. Data classes in a union are told apart by a field that is a ``Literal`` in each of them,
-  ``kind: Literal["sun"] = "sun"`` say, and otherwise by what fits.
+  for example ``kind: Literal["sun"] = "sun"``, and otherwise by what fits.
 
 A :class:`Rule` in a field's metadata narrows that down. A data class of one field with the metadata :data:`INLINE` is
 written as the field alone. Whatever a class checks itself when it is made is one more fault.

@@ -43,7 +43,7 @@ EXIT_FAILED = 1
 EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 
-_ROOMS = ("ident3d", "render", "baselines", "leaderboard")
+_PACKAGES = ("ident3d", "render", "baselines", "leaderboard")
 STYLE = (
     tyro.conf.OmitArgPrefixes,
     tyro.conf.PositionalMetavarFromFieldName,
@@ -93,8 +93,8 @@ def main(
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    for room in _ROOMS:
-        logging.getLogger(room).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded
+    for package in _PACKAGES:
+        logging.getLogger(package).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded
     try:
         try:
             loaded = commands() if callable(commands) else commands
@@ -209,18 +209,18 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 # COMP_WORDS and COMP_CWORD are what bash tells a completion of the line; a function answers in COMPREPLY.
 _BASH = """
-_ident3d_room_{room}() {{
-  local own=_tyro_{room}_own
+_ident3d_package_{package}() {{
+  local own=_tyro_{package}_own
   case " {names} " in
-    *" ${{COMP_WORDS[1]-}} "*) own=_tyro_{room} ;;
+    *" ${{COMP_WORDS[1]-}} "*) own=_tyro_{package} ;;
   esac
   if ! declare -F "$own" >/dev/null; then
-    own=_tyro_{room}
+    own=_tyro_{package}
   fi
   "$own"
   local found=("${{COMPREPLY[@]}}")
-  if [[ $COMP_CWORD -eq 1 && $own != _tyro_{room} ]]; then
-    _tyro_{room}
+  if [[ $COMP_CWORD -eq 1 && $own != _tyro_{package} ]]; then
+    _tyro_{package}
     found+=("${{COMPREPLY[@]}}")
   fi
   COMPREPLY=()
@@ -232,19 +232,19 @@ _ident3d_room_{room}() {{
 
 # Without an answer bash completes file names.
 _ident3d_module() {{
-  local room=${{COMP_WORDS[2]-}}
+  local package=${{COMP_WORDS[2]-}}
   COMPREPLY=()
-  if [[ ${{COMP_WORDS[1]-}} == -m && $COMP_CWORD -gt 2 ]] && declare -F "_ident3d_room_$room" >/dev/null; then
-    COMP_WORDS=("$room" "${{COMP_WORDS[@]:3}}")
+  if [[ ${{COMP_WORDS[1]-}} == -m && $COMP_CWORD -gt 2 ]] && declare -F "_ident3d_package_$package" >/dev/null; then
+    COMP_WORDS=("$package" "${{COMP_WORDS[@]:3}}")
     COMP_CWORD=$((COMP_CWORD - 2))
-    "_ident3d_room_$room"
+    "_ident3d_package_$package"
   fi
 }}
 
-complete -r {room} {room}_own 2>/dev/null
+complete -r {package} {package}_own 2>/dev/null
 complete -o bashdefault -o default -F _ident3d_module python python3
 """
-_BASH_OF_A_COMMAND = "complete -o bashdefault -o default -F _ident3d_room_{room} {room}\n"
+_BASH_OF_A_COMMAND = "complete -o bashdefault -o default -F _ident3d_package_{package} {package}\n"
 
 
 def completion_script(program: str, commands: Mapping[str, Any], shell: str) -> str:
@@ -258,20 +258,20 @@ def completion_script(program: str, commands: Mapping[str, Any], shell: str) -> 
     Raises:
         ValueError: if the shell is none of these, or cannot complete the arguments of a module.
     """
-    room = program.rpartition(" ")[2]
-    is_module = room != program
+    package = program.rpartition(" ")[2]
+    is_module = package != program
     if shell not in SHELLS:
         raise ValueError(f"a shell is one of {', '.join(SHELLS)}, not {shell!r}")
     if is_module and shell != "bash":
         raise ValueError(f"{program} can be completed in bash only: {shell} completes the first word of a line, python")
     named = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items() if name]
-    script = _functions(Union[tuple(named)], room, shell)  # noqa: UP007 - the members are data
+    script = _functions(Union[tuple(named)], package, shell)  # noqa: UP007 - the members are data
     if shell != "bash":
         return script
     if "" in commands:
-        script += _functions(commands[""], f"{room}_own", shell)
-    script += _BASH.format(room=room, names=" ".join(name for name in commands if name))
-    return script if is_module else script + _BASH_OF_A_COMMAND.format(room=room)
+        script += _functions(commands[""], f"{package}_own", shell)
+    script += _BASH.format(package=package, names=" ".join(name for name in commands if name))
+    return script if is_module else script + _BASH_OF_A_COMMAND.format(package=package)
 
 
 def _functions(kind: Any, name: str, shell: str) -> str:

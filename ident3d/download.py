@@ -221,7 +221,7 @@ def download_published(
 ) -> None:
     """Fetch the published dataset into a folder, in the published layout.
 
-    What is there already is not fetched again, an interrupted download goes on where it stopped, and a split appears
+    What is there already is not fetched again, an interrupted download is resumed, and a split appears
     in ``root`` only when it is whole. Several processes may ask for the same folder at once: one works, the others
     wait for it.
 
@@ -233,7 +233,7 @@ def download_published(
         keep_archives: leave the archives in ``root`` after unpacking them.
 
     Raises:
-        ValueError: if a split is not one of the published ones, or the source is no address.
+        ValueError: if a split is not one of the published ones, or the source is not an address.
         DatasetError: if an archive cannot be fetched, has another checksum, is damaged, or would write outside of
             ``root``; also if a split is there and damaged.
         TypeError: if ``splits`` is a text and no list.
@@ -262,7 +262,7 @@ def download_published(
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / ".download.lock"
-    lock.touch()  # FileLock would try for ever where no file can be made
+    lock.touch()  # FileLock would retry forever where no file can be made
     with FileLock(lock):
         wanted = _missing(folder, splits)  # again: another process may have fetched them meanwhile
         _require_space(folder, [known[split] for split in wanted], source, keep_archives=keep_archives)

@@ -26,7 +26,7 @@ class Factor:
 
     Attributes:
         name: unique name, as it stands in tables and manifests.
-        group: what it belongs to when scores are reported by group, "position" say.
+        group: what it belongs to when scores are reported by group, for example "position".
         low: physical value of the raw latent -1, in ``unit``.
         high: physical value of the raw latent 1, in ``unit``.
         unit: "rad" for angles, "bu" for Blender units.

@@ -1,4 +1,4 @@
-"""Files: read within bounds, written whole or not at all, on a disk that has room for them.
+"""Files: read within bounds, written whole or not at all, on a disk that has space for them.
 
 Everything here needs the standard library alone.
 """
@@ -116,7 +116,7 @@ def nearest_folder(path: Path) -> Path:
 
 
 def check_disk_space(path: Path, needed: float, task: str, advice: str = "free some, or choose another folder") -> None:
-    """Check that a disk has room for what is to be written.
+    """Check that a disk has space for what is to be written.
 
     Args:
         path: a file or folder on the disk, which need not exist yet.

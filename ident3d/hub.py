@@ -65,7 +65,7 @@ def from_hub(
         MissingDependencyError: if Hugging Face `datasets` is not installed: ``pip install 'ident3d[hub]'``.
         DatasetError: if there is no such repository, it cannot be reached, or it holds no dataset of ident3d.
         ValueError: if it has no such split; the message says which it has.
-        TypeError: if repository is no name, or transform no function.
+        TypeError: if repository is not a name, or transform not a function.
     """
     check_transform(transform)
     if streaming:
@@ -117,7 +117,7 @@ def _folder(repository: str | Path) -> Path | None:
 
 
 def _fetched(repository: str | Path, split: str, revision: str | None) -> Path:
-    """Return a folder with the shards of a split, fetched where it is no folder already."""
+    """Return a folder with the shards of a split, fetched where it is not a folder already."""
     folder = _folder(repository)
     if folder is not None:
         return folder
@@ -170,4 +170,6 @@ def _without(where: str, split: str, there: Sequence[str]) -> ValueError:
 
 
 def _unreachable(repository: str | Path, error: Exception) -> DatasetError:
-    return DatasetError(f"{repository} is no folder, and cannot be read as a dataset of the Hugging Face hub: {error}")
+    return DatasetError(
+        f"{repository} is not a folder, and cannot be read as a dataset of the Hugging Face hub: {error}"
+    )

@@ -92,7 +92,7 @@ def check_finite(array: npt.NDArray[Any], what: str, columns: tuple[str, ...] | 
 
 
 def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArray[np.float32]:
-    """Return raw latents as a C-ordered float32 array, or say what is wrong with them.
+    """Return raw latents as a C-ordered float32 array, or raise an error that says what is wrong with them.
 
     Args:
         latents: (N, len(factors)) raw latents in [-1, 1].

@@ -15,7 +15,7 @@ def blocks(text):
 
 
 def run(command, folder):
-    """Run a command in a folder, with the commands of this environment and the rooms of this checkout."""
+    """Run a command in a folder, with the commands of this environment and the packages of this checkout."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=1800

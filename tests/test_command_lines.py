@@ -26,8 +26,8 @@ PROGRAMS = {
     "baselines": "python -m baselines",
     "leaderboard": "python -m leaderboard",
 }
-ROOMS = {room: importlib.import_module(f"{room}.__main__") for room in PROGRAMS}
-COMMANDS = [(room, name) for room, module in ROOMS.items() for name in module.commands()]
+PACKAGES = {package: importlib.import_module(f"{package}.__main__") for package in PROGRAMS}
+COMMANDS = [(package, name) for package, module in PACKAGES.items() for name in module.commands()]
 READ_BY_PROGRAMS = {
     "ident3d": {"info", "verify", "score", "validate", "doctor"},
     "render": {"", "check", "verify"},
@@ -40,8 +40,8 @@ SAME_DEFAULT = {"root", "json", "threads", "board", "data", "device", "seed"}
 NOT_OURS = {"output", "force", "overwrite", "nthreads", "num_workers", "jobs", "random_seed", "outdir"}
 
 
-def kind_of(room, name):
-    return ROOMS[room].commands()[name]
+def kind_of(package, name):
+    return PACKAGES[package].commands()[name]
 
 
 def fields(kind):
@@ -67,43 +67,43 @@ def call(program, *arguments, **options):
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, env=environment, **options)
 
 
-@pytest.mark.parametrize(("room", "name"), COMMANDS)
-def test_every_help_has_examples_that_can_be_typed(room, name, capsys):
-    examples = commandline.examples_of(kind_of(room, name))
+@pytest.mark.parametrize(("package", "name"), COMMANDS)
+def test_every_help_has_examples_that_can_be_typed(package, name, capsys):
+    examples = commandline.examples_of(kind_of(package, name))
     assert examples
     with pytest.raises(SystemExit) as stop:
-        ROOMS[room].main([*([name] if name else []), "--help"])
+        PACKAGES[package].main([*([name] if name else []), "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     assert "\nExamples:\n" in shown
     for example in examples:
         words = shlex.split(example)
-        program = shlex.split(PROGRAMS[room])
+        program = shlex.split(PROGRAMS[package])
         if words[0] == "torchrun":
             words = [*program, *words[words.index("-m") + 2 :]]
         assert words[: len(program)] == program
         arguments = words[len(program) :]
         assert shlex.join(program) in shown
-        parsed = commandline.parse(PROGRAMS[room], "", ROOMS[room].commands(), arguments)
-        assert type(parsed) is kind_of(room, name)
+        parsed = commandline.parse(PROGRAMS[package], "", PACKAGES[package].commands(), arguments)
+        assert type(parsed) is kind_of(package, name)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_help_of_a_program_has_an_example_of_every_command(room, capsys):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_help_of_a_program_has_an_example_of_every_command(package, capsys):
     with pytest.raises(SystemExit) as stop:
-        ROOMS[room].main(["--help"])
+        PACKAGES[package].main(["--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    for name in ROOMS[room].commands():
-        assert f"\n  {PROGRAMS[room]} {name}" in shown
-    assert f"source <({PROGRAMS[room]} --tyro-print-completion bash)" in shown
+    for name in PACKAGES[package].commands():
+        assert f"\n  {PROGRAMS[package]} {name}" in shown
+    assert f"source <({PROGRAMS[package]} --tyro-print-completion bash)" in shown
 
 
 def test_options_of_one_name_read_alike():
     helps, defaults = {}, {}
-    for room, name in COMMANDS:
-        for field, _, text in fields(kind_of(room, name)):
-            if field.name == "root" and (room, name) in {("ident3d", "download"), ("render", "")}:
+    for package, name in COMMANDS:
+        for field, _, text in fields(kind_of(package, name)):
+            if field.name == "root" and (package, name) in {("ident3d", "download"), ("render", "")}:
                 continue  # the folder that is made
             helps.setdefault(field.name, set()).add(text)
             defaults.setdefault(field.name, set()).add(str(field.default))
@@ -115,19 +115,19 @@ def test_options_of_one_name_read_alike():
 
 
 def test_what_is_written_is_out_and_has_the_short_name_where_it_is_an_option():
-    for room, name in COMMANDS:
-        for field, hint, _ in fields(kind_of(room, name)):
+    for package, name in COMMANDS:
+        for field, hint, _ in fields(kind_of(package, name)):
             if field.name == "out" and tyro.conf.Positional not in getattr(hint, "__metadata__", ()):
-                assert "'-o'" in str(hint) or "Positional" in str(hint), (room, name)
+                assert "'-o'" in str(hint) or "Positional" in str(hint), (package, name)
 
 
 def test_json_is_offered_where_a_program_reads_what_is_printed():
-    offered = {room: set() for room in ROOMS}
-    for room, name in COMMANDS:
-        if any(field.name == "json" for field, _, _ in fields(kind_of(room, name))):
-            offered[room].add(name)
-    for room, names in READ_BY_PROGRAMS.items():
-        assert names <= offered[room]
+    offered = {package: set() for package in PACKAGES}
+    for package, name in COMMANDS:
+        if any(field.name == "json" for field, _, _ in fields(kind_of(package, name))):
+            offered[package].add(name)
+    for package, names in READ_BY_PROGRAMS.items():
+        assert names <= offered[package]
 
 
 SMALL = ("--validation", "100", "--batch-size", "8", "--device", "cpu", "--threads", "1")
@@ -158,10 +158,10 @@ def places(tmp_path):
     return lambda arguments: [argument.replace("{tmp}", str(tmp_path)) for argument in arguments]
 
 
-@pytest.mark.parametrize(("room", "arguments", "status"), STATUSES)
-def test_the_exit_status_is_0_or_1_or_2(room, arguments, status, places, capsys):
+@pytest.mark.parametrize(("package", "arguments", "status"), STATUSES)
+def test_the_exit_status_is_0_or_1_or_2(package, arguments, status, places, capsys):
     try:
-        found = ROOMS[room].main(places(arguments))
+        found = PACKAGES[package].main(places(arguments))
     except SystemExit as stop:  # the parser's
         found = stop.code
     assert found == status
@@ -179,14 +179,14 @@ JSON = [
 ]
 
 
-@pytest.mark.parametrize(("room", "arguments", "keys"), JSON)
-def test_json_stands_alone_on_the_standard_output(room, arguments, keys, places, tmp_path, capfd):  # noqa: PLR0917
+@pytest.mark.parametrize(("package", "arguments", "keys"), JSON)
+def test_json_stands_alone_on_the_standard_output(package, arguments, keys, places, tmp_path, capfd):  # noqa: PLR0917
     if "{tmp}/mine.zip" in arguments:
         data = ThreeDIdent("sample", split="test")
         about = dict.fromkeys(("name", "method", "encoder", "training_data", "conditional"), "x")
         metadata = Metadata(**about, authors=("A",), fingerprint=data.fingerprint)
         Submission.write(tmp_path / "mine.zip", data.latents, data.ids, metadata)
-    ROOMS[room].main([*places(arguments), "--json"])
+    PACKAGES[package].main([*places(arguments), "--json"])
 
     def refuse(text):
         raise ValueError(text)
@@ -196,7 +196,7 @@ def test_json_stands_alone_on_the_standard_output(room, arguments, keys, places,
 
 
 @pytest.mark.parametrize(
-    ("room", "arguments"),
+    ("package", "arguments"),
     [
         ("ident3d", ("info", "nowhere", "--json")),
         ("render", ("verify", "nowhere", "--json")),
@@ -204,18 +204,18 @@ def test_json_stands_alone_on_the_standard_output(room, arguments, keys, places,
         ("leaderboard", ("check", "--board", "nowhere", "--json")),
     ],
 )
-def test_what_fails_says_so_on_the_standard_error_alone(room, arguments, tmp_path):
-    done = call(room, *arguments, cwd=tmp_path)
+def test_what_fails_says_so_on_the_standard_error_alone(package, arguments, tmp_path):
+    done = call(package, *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_help_that_nobody_reads_to_its_end_is_no_error(room):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_help_that_nobody_reads_to_its_end_is_no_error(package):
     reading, writing = os.pipe()
     os.close(reading)
-    words = [sys.executable, "-m", room, "--help"]
+    words = [sys.executable, "-m", package, "--help"]
     done = subprocess.run(words, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
@@ -248,14 +248,14 @@ def test_ctrl_c_ends_a_download_with_130_and_without_a_traceback(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("room", "arguments", "begun"),
+    ("package", "arguments", "begun"),
     [
         ("baselines", ("train", "supervised", "sample", "--out", "{tmp}/run", *SMALL), "on cpu"),
         ("leaderboard", ("serve", "--port", "0"), "http://"),
     ],
 )
-def test_ctrl_c_ends_with_130_and_without_a_traceback(room, arguments, begun, places):
-    running, seen = started(room, *places(arguments)), ""
+def test_ctrl_c_ends_with_130_and_without_a_traceback(package, arguments, begun, places):
+    running, seen = started(package, *places(arguments)), ""
     while begun not in seen:
         line = running.stdout.readline()
         assert line, seen
@@ -282,9 +282,9 @@ COMPLETIONS = [
 
 def test_bash_completes_all_four(tmp_path, capsys):
     scripts = []
-    for room, module in ROOMS.items():
-        assert module.main(["--tyro-write-completion", "bash", str(tmp_path / room)]) == 0
-        scripts.append(f"source {tmp_path / room}")
+    for package, module in PACKAGES.items():
+        assert module.main(["--tyro-write-completion", "bash", str(tmp_path / package)]) == 0
+        scripts.append(f"source {tmp_path / package}")
     lines = [
         *scripts,
         "try() {",
@@ -301,9 +301,9 @@ def test_bash_completes_all_four(tmp_path, capsys):
 
 
 def test_other_shells_complete_what_they_can(capsys, caplog):
-    assert ROOMS["ident3d"].main(["--tyro-print-completion", "zsh"]) == 0
+    assert PACKAGES["ident3d"].main(["--tyro-print-completion", "zsh"]) == 0
     assert "#compdef ident3d" in capsys.readouterr().out
-    assert ROOMS["render"].main(["--tyro-print-completion", "zsh"]) == 2
+    assert PACKAGES["render"].main(["--tyro-print-completion", "zsh"]) == 2
     assert "in bash only" in caplog.text
-    assert ROOMS["ident3d"].main(["--tyro-print-completion", "sh"]) == 2
-    assert ROOMS["ident3d"].main(["--tyro-write-completion", "bash"]) == 2
+    assert PACKAGES["ident3d"].main(["--tyro-print-completion", "sh"]) == 2
+    assert PACKAGES["ident3d"].main(["--tyro-write-completion", "bash"]) == 2

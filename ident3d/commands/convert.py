@@ -20,7 +20,7 @@ class Convert:
     The native layout is Parquet shards that Hugging Face datasets loads as they are. The published one is that of the
     published archives, raw_latents.npy and images/; exact positives have no place there. The decoded one is uint8
     memory maps, for training that decoding would slow down; where OUT is ROOT, they lie beside the images and are
-    found by themselves.
+    found automatically.
 
     Examples:
         ident3d convert data/small data/small --to decoded

@@ -17,7 +17,7 @@ __all__ = ["Download"]
 class Download:
     """Fetch the published 3DIdent archives, check them, and unpack them.
 
-    An interrupted download goes on where it stopped; what is there already is not fetched again.
+    An interrupted download is resumed; what is there already is not fetched again.
 
     Examples:
         ident3d download data/3dident

@@ -1,4 +1,4 @@
-"""``ident3d validate``: say offline everything that is wrong with a submission."""
+"""``ident3d validate``: check a submission offline, and list everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Validate:
         if self.json:
             write_json({"valid": not faults, "faults": list(faults)})
         elif faults:
-            sys.stdout.write("\n  - ".join([f"{self.submission} is no valid submission:", *faults]) + "\n")
+            sys.stdout.write("\n  - ".join([f"{self.submission} is not a valid submission:", *faults]) + "\n")
         else:
             found = Submission.read(self.submission)
             rows, width = found.embeddings[0].shape

@@ -185,7 +185,7 @@ class Diagnosis:
         system: Python, and what it runs on.
         processor: its processor.
         memory: its memory.
-        disks: room in the folders that are written into.
+        disks: free space in the folders that are written into.
         limits: limits of processes.
         libraries: what became of the libraries, by module.
         abilities: what works.
@@ -225,7 +225,7 @@ class Diagnosis:
             "System": self._system_rows(),
             "Libraries": ((one.library.names[0], one.text) for one in self.libraries.values()),
             "Devices": self._device_rows(),
-            "Room": self._room_rows(),
+            "Memory and disks": self._space_rows(),
             "What works here": ((a.what, f"{a.works}{': ' if a.remark else ''}{a.remark}") for a in self.abilities),
         }
         return "\n\n".join(f"{title}\n{_aligned(list(rows))}" for title, rows in blocks.items())
@@ -259,7 +259,7 @@ class Diagnosis:
         if "with_gpus" in faiss:
             yield "FAISS", f"built {'with' if faiss['with_gpus'] else 'without'} GPUs, sees {faiss['gpus']}"
 
-    def _room_rows(self) -> Iterator[tuple[str, str]]:
+    def _space_rows(self) -> Iterator[tuple[str, str]]:
         store, processes = self.memory, self.limits
         bounded = "" if store.limit is None else f"; its group may take {_size(store.limit)}"
         yield "memory", f"{_size(store.available)} of {_size(store.total)} available{bounded}"

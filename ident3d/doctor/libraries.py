@@ -297,7 +297,7 @@ def _cuda_devices(torch: Any) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _in_a_line(error: BaseException) -> str:
-    """Return the first line of an error's message, with the kind of error where it is no import that failed."""
+    """Return the first line of an error's message, with the type of the error unless it is an ImportError."""
     message = (str(error).strip() or "no message").splitlines()[0][:_MESSAGE_LENGTH]
     return message if isinstance(error, ImportError) else f"{type(error).__name__}: {message}"
 

@@ -56,7 +56,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Disk:
-    """Room in a folder.
+    """Free space in a folder.
 
     Attributes:
         what: what the folder is for.
@@ -110,7 +110,7 @@ def memory() -> Memory:
 
 
 def disks() -> tuple[Disk, ...]:
-    """Return the room in the folders that ident3d, and what it uses, write into."""
+    """Return the free space in the folders that ident3d, and what it uses, write into."""
     try:
         temporary = tempfile.gettempdir()
     except OSError:

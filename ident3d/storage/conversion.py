@@ -75,7 +75,7 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
         return target
     place.parent.mkdir(parents=True, exist_ok=True)
     lock = _hidden(place, "lock")
-    lock.touch()  # FileLock would try for ever where no file can be made
+    lock.touch()  # FileLock would retry forever where no file can be made
     with FileLock(lock):
         _place(folder, target, to)  # again: another process may have made it meanwhile
         if not (to == "decoded" and _has_cache(source, folder, target)):

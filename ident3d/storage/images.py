@@ -20,7 +20,7 @@ _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, Sy
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = b"\x08\x02\x00\x00\x00"
-"""How a header goes on after width and height: 8 bits a channel, RGB, not interlaced."""
+"""What follows width and height in a header: 8 bits a channel, RGB, not interlaced."""
 
 _DATA = 41
 """Where the compressed rows of our own files begin: after the signature, the header, and the frame of one chunk."""
@@ -46,7 +46,7 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
         what: where they come from, for the message.
 
     Raises:
-        DatasetError: if the bytes are no image, or a truncated one.
+        DatasetError: if the bytes are not an image, or a truncated one.
     """
     pixels = _decode_own(encoded)
     if pixels is not None:
@@ -139,4 +139,4 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _unreadable(what: str, error: Exception) -> DatasetError:
-    return DatasetError(f"{what} is no readable image ({error}); fetch or render it again")
+    return DatasetError(f"{what} is not a readable image ({error}); fetch or render it again")

@@ -31,7 +31,7 @@ def resolve_root(root: str | Path) -> Path:
 
     Raises:
         FileNotFoundError: if there is no such folder, or it is a file; the message says how to get data.
-        TypeError: if it is no path.
+        TypeError: if it is not a path.
         ValueError: if it is empty.
     """
     if not isinstance(root, str | PathLike):

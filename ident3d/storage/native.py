@@ -121,7 +121,7 @@ ImageColumn = Literal["image", "image_pos"]
 
 
 class ShardReader:
-    """Reads a shard: its latents at once, its images one by one.
+    """Reads a shard: its latents whole, its images one by one.
 
     Args:
         path: the Parquet file.
@@ -133,7 +133,7 @@ class ShardReader:
         signature: a hash of the file's size and footer, by which it is known again.
 
     Raises:
-        DatasetError: if the file is no Parquet file or lacks the columns of a shard.
+        DatasetError: if the file is not a Parquet file or lacks the columns of a shard.
     """
 
     def __init__(self, path: Path) -> None:

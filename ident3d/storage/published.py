@@ -126,7 +126,7 @@ class PublishedSplit(StoredSplit):
     def _check_images(self) -> int:
         """Return the number of digits that names are padded to; DatasetError unless they are those of rows 0 to N - 1.
 
-        Names are matched to rows by their number, never by the order of a listing. Hidden files are no images.
+        Names are matched to rows by their number, never by the order of a listing. Hidden files are not counted.
         """
         stems = {file.stem for file in self._images.iterdir() if file.suffix == _SUFFIX and file.name[0] != "."}
         count = len(self.latents)

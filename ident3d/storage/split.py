@@ -99,7 +99,7 @@ class StoredSplit(StoredImages):
         return self.provenance().fingerprint(self.split)
 
     def _render(self) -> Mapping[str, Any]:
-        """Return what a layout by itself tells about how its images were made."""
+        """Return what the layout alone tells about how its images were made."""
         return {}
 
 

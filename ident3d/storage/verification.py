@@ -29,7 +29,7 @@ _SAMPLER_TOLERANCE = 1e-5  # releases of torch may round a draw differently
 
 
 def names_faults(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield what is missing, doubled or foreign among the shards that are planned, listed and there."""
+    """Yield what is missing, duplicated or foreign among the shards that are planned, listed and there."""
     planned = {name for split in manifest.splits for name, _ in manifest.planned(split)}
     names = [record.name for record in manifest.shards]
     listed = set(names)
@@ -280,7 +280,7 @@ class _Verification:
                 self.faults.append(f"{self.root}, {split}: the latents are not those that the manifest was made for")
 
     def split(self, layout: str, split: str) -> None:
-        """Check a split that is no shard of a manifest, as its reader sees it."""
+        """Check a split that no manifest lists the shards of, as its reader sees it."""
         try:
             stored = LAYOUTS[layout][1](self.root, split)
         except (DatasetError, FileNotFoundError) as error:

@@ -106,7 +106,7 @@ class Submission:
         """
         submission, faults = cls._examine(Path(path))
         if submission is None:
-            raise _refusal(faults, f"{path} is no valid submission")
+            raise _refusal(faults, f"{path} is not a valid submission")
         return submission
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Files, written whole or not at all, and disks with room for them."""
+"""Files, written whole or not at all, and disks with space for them."""
 
 import hashlib
 import shutil

@@ -169,7 +169,7 @@ def test_the_sample_goes_by_its_name():
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_repository_that_cannot_be_reached(streaming):
-    with pytest.raises(DatasetError, match="lab/nothing is no folder, and cannot be read as a dataset of the Hugging"):
+    with pytest.raises(DatasetError, match="lab/nothing is not a folder, and cannot be read as a dataset of"):
         from_hub("lab/nothing", streaming=streaming)
 
 

@@ -97,7 +97,7 @@ class TestCommands:
     def test_validate_names_faults(self, path, capsys):
         path.write_bytes(b"nothing")
         assert self.call("validate", path) == 1
-        assert "is no valid submission:\n  - " in capsys.readouterr().out
+        assert "is not a valid submission:\n  - " in capsys.readouterr().out
         assert self.call("validate", path, "--json") == 1
         assert len(json.loads(capsys.readouterr().out)["faults"]) == 1
 

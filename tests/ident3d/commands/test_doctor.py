@@ -35,7 +35,7 @@ def shelf(monkeypatch):
 def test_a_sound_machine_ends_with_0(shelf, capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    for title in ("System", "Libraries", "Devices", "Room", "What works here"):
+    for title in ("System", "Libraries", "Devices", "Memory and disks", "What works here"):
         assert f"{title}\n" in shown
     assert sys.executable in shown
     assert f"{os.cpu_count()} may be used" in shown

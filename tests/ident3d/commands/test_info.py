@@ -41,7 +41,7 @@ def test_folders_that_cannot_be_made(native, tmp_path, caplog):
     file.write_text("x")
     for out in (file, file / "below"):
         assert main(["convert", str(native.root), str(out), "--to", "published"]) == 2
-        assert f"OUT {out} is no folder: {file} is a file" in caplog.text
+        assert f"OUT {out} is not a folder: {file} is a file" in caplog.text
     assert main(["download", str(file), "--splits", "test"]) == 2
     assert f"{file} is a file; give a folder to fetch the dataset into" in caplog.text
     assert main(["download", "", "--splits", "test"]) == 2

@@ -175,7 +175,7 @@ def test_verify_ends_with_1_where_something_is_wrong(published, capsys):
     (published.root / "train" / "images" / "05.png").write_bytes(b"no image")
     assert main(["verify", str(published.root)]) == 1
     shown = capsys.readouterr().out
-    assert "id 5, is no readable image" in shown
+    assert "id 5, is not a readable image" in shown
     assert "1 fault" in shown
 
 
@@ -205,7 +205,7 @@ def test_a_failed_download_ends_with_1(tmp_path, monkeypatch, caplog):
 def test_score_and_validate_read_submissions(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["validate", str(tmp_path / "empty")]) == 1
-    assert "is no valid submission" in capsys.readouterr().out
+    assert "is not a valid submission" in capsys.readouterr().out
     assert main(["score", str(tmp_path / "empty"), "sample"]) in {1, 2}
 
 

@@ -260,7 +260,7 @@ def test_of_processes_that_convert_to_one_place_one_works(native, tmp_path, to, 
 
 def test_a_damaged_image_stops_the_conversion(published, tmp_path):
     (published.root / "train" / "images" / "33.png").write_bytes(b"\x89PNG\r\n\x1a\nhalf")
-    with pytest.raises(DatasetError, match=r"33\.png is no readable image"):
+    with pytest.raises(DatasetError, match=r"33\.png is not a readable image"):
         convert(published.root, tmp_path / "out", "native")
     assert not (tmp_path / "out").exists()
 

@@ -67,14 +67,14 @@ def test_other_formats(kind):
 
 @pytest.mark.parametrize("kept", [0, 4, 20, 26, 60, 200])
 def test_a_truncated_image(kept):
-    with pytest.raises(DatasetError, match=r"here is no readable image \(.+\); fetch or render it again"):
+    with pytest.raises(DatasetError, match=r"here is not a readable image \(.+\); fetch or render it again"):
         decode(encode_png(noise(16, 16))[:kept], "here")
 
 
 def test_changed_bytes_do_not_pass_the_check():
     encoded = bytearray(encode_png(noise(16, 16)))
     encoded[100] ^= 1
-    with pytest.raises(DatasetError, match="here is no readable image"):
+    with pytest.raises(DatasetError, match="here is not a readable image"):
         check_integrity(bytes(encoded), "here")
 
 
@@ -82,7 +82,7 @@ def test_a_size_that_no_image_has():
     header = (200_000).to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00"
     bomb = encode_png(noise(2, 2))
     checksum = zlib.crc32(b"IHDR" + header).to_bytes(4, "big")
-    with pytest.raises(DatasetError, match="here is no readable image"):
+    with pytest.raises(DatasetError, match="here is not a readable image"):
         decode(bomb[:16] + header + checksum + bomb[33:], "here")
 
 

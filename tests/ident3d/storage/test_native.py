@@ -138,7 +138,7 @@ def test_a_damaged_image_is_named(native):
     place = data.index(encode_png(native.pixels["train"][40])) + 40
     path.write_bytes(data[:place] + bytes(20) + data[place + 20 :])
     split = NativeSplit(native.root, "train")
-    with pytest.raises(DatasetError, match=rf"{SECOND}, row 8, is no readable image"):
+    with pytest.raises(DatasetError, match=rf"{SECOND}, row 8, is not a readable image"):
         split.pixels(40)
     split.pixels(41)
 

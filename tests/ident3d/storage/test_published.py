@@ -80,7 +80,7 @@ def test_an_image_that_vanishes_later(published):
 def test_a_truncated_image(published, kept):
     path = published.root / "train" / "images" / "17.png"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(DatasetError, match=r"17\.png is no readable image"):
+    with pytest.raises(DatasetError, match=r"17\.png is not a readable image"):
         PublishedSplit(published.root, "train").pixels(17)
 
 

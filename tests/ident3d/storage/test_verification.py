@@ -72,9 +72,9 @@ def _with_row(rows, column, row, value):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda rows: _with_row(rows, "images", 2, b"no image"), "id 7, is no readable image"),
-        (lambda rows: _with_row(rows, "images", 2, _image(7)[:-40]), "id 7, is no readable image"),
-        (lambda rows: _with_row(rows, "images", 2, _flipped(_image(7))), "id 7, is no readable image"),
+        (lambda rows: _with_row(rows, "images", 2, b"no image"), "id 7, is not a readable image"),
+        (lambda rows: _with_row(rows, "images", 2, _image(7)[:-40]), "id 7, is not a readable image"),
+        (lambda rows: _with_row(rows, "images", 2, _flipped(_image(7))), "id 7, is not a readable image"),
         (lambda rows: _with_row(rows, "images", 2, _image(7, 9)), "id 7: an image of 9x9 pixels; expected 8x8"),
         (lambda rows: _with_row(rows, "latents", 1, 1.5), "row 1, position_x is 1.5"),
         (lambda rows: _with_row(rows, "latents", 1, np.nan), "row 1, position_x is nan"),
@@ -84,7 +84,7 @@ def _with_row(rows, column, row, value):
             lambda rows: _with_row(rows, "latents_pos", 3, 0.5),
             "exact positives: 1 rows, 8 first, are not those of seed",
         ),
-        (lambda rows: _with_row(rows, "images_pos", 3, b""), "exact positives, id 8, is no readable image"),
+        (lambda rows: _with_row(rows, "images_pos", 3, b""), "exact positives, id 8, is not a readable image"),
         (lambda rows: replace(rows, images_pos=None, latents_pos=None), "no exact positives"),
     ],
 )
@@ -166,7 +166,7 @@ def test_other_layouts_are_verified_as_their_readers_see_them(tmp_path):
     (tmp_path / "train" / "images" / "03.png").write_bytes(b"")
     (tmp_path / "test" / "images" / "5.png").write_bytes(_image(5, 9))
     faults = "\n".join(verify(tmp_path))
-    assert "id 3, is no readable image" in faults
+    assert "id 3, is not a readable image" in faults
     assert "id 5: an image of 9x9 pixels; expected all square, and of one size" in faults
 
 
