@@ -20,10 +20,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ident3d.matching.faiss_library import bounded_threads, faiss_library
-from ident3d.matching.points import Points
+from ident3d.matching.faiss import GpuFlatBackend, bounded_threads, faiss_device, faiss_library
+from ident3d.matching.points import Backend, Options, Points
 
-__all__ = ["FAN", "BoxTree", "CellBackend", "Found"]
+__all__ = ["FAN", "BoxTree", "CellBackend", "NearCells"]
 
 FAN = 8
 """Children of a node. 8 cost least at 250,000 points in ten dimensions, 4 and 16 some 5% more."""
@@ -33,7 +33,7 @@ _Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Found:
+class NearCells:
     """Pairs of a query and a cell near it.
 
     Attributes:
@@ -46,8 +46,8 @@ class Found:
     cell: _Integers
     distance: _Floats
 
-    def __getitem__(self, where: npt.NDArray[np.bool_]) -> "Found":
-        return Found(self.query[where], self.cell[where], self.distance[where])
+    def __getitem__(self, where: npt.NDArray[np.bool_]) -> "NearCells":
+        return NearCells(self.query[where], self.cell[where], self.distance[where])
 
 
 class BoxTree:
@@ -83,7 +83,7 @@ class BoxTree:
         family = (cell // FAN * FAN)[:, None] + np.arange(FAN)
         return np.where(family < self.cells, family, -1)
 
-    def within(self, columns: _Floats, bound: _Floats, known: _Integers) -> Found:
+    def within(self, columns: _Floats, bound: _Floats, known: _Integers) -> NearCells:
         """Return every cell whose box is within a query's bound, but for the siblings of a known cell.
 
         Args:
@@ -102,7 +102,7 @@ class BoxTree:
             near = np.flatnonzero(distances <= bound[query][:, None])
             distance = distances.ravel()[near]
             query, node = query[near // FAN], node[near // FAN] * FAN + near % FAN
-        return Found(query, node, distance)
+        return NearCells(query, node, distance)
 
     def _distances(self, level: int, columns: _Floats, query: _Integers, node: _Integers) -> _Floats:
         """Return squared distances from queries to the boxes of the children of nodes: (P,), (P,) to (P, FAN)."""
@@ -135,7 +135,7 @@ _TINY = np.float32(1e-35)  # absolute slack, for squares below the normal number
 _LARGEST = np.finfo(np.float32).max  # the bound of a query for which nothing is found yet
 
 
-class CellBackend:
+class CellBackend(Backend):
     """Finds nearest points exactly; see :mod:`ident3d.matching.exact`.
 
     Args:
@@ -164,8 +164,18 @@ class CellBackend:
     def __reduce__(self) -> tuple[type["CellBackend"], tuple[Points, int | None, Tensor, Tensor]]:
         return type(self), self._state  # what FAISS holds is made again from the tensors, which processes share
 
+    @classmethod
+    def check_device(cls, device: torch.device | str) -> torch.device:
+        """Return the CPU or a GPU of FAISS's."""
+        return faiss_device(device)
+
+    @classmethod
+    def build(cls, points: Points, options: Options) -> Backend:
+        """Return the backend for some points: the cells of a k-d tree, or on a GPU all points at once."""
+        return cls(points, options.threads) if options.device.type == "cpu" else GpuFlatBackend.build(points, options)
+
     def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return candidates of each query; see :class:`~ident3d.matching.index.Backend`."""
+        """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         anchors = np.full(len(queries), -1) if banned is None else banned.numpy()
         parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(queries), _QUERIES_AT_ONCE)]
         points, settled = zip(*(self._search(queries[part].numpy(), anchors[part]) for part in parts), strict=True)
@@ -235,7 +245,7 @@ def _inverted_lists(coordinates: _Floats, order: _Integers, first: _Integers) ->
     return lists
 
 
-def _rows_of_cells(found: Found, queries: int) -> _Integers:
+def _rows_of_cells(found: NearCells, queries: int) -> _Integers:
     """Lay pairs out as one row of cells for each query, filled up with -1."""
     counts = np.bincount(found.query, minlength=queries)
     place = np.arange(len(found.query)) - (np.cumsum(counts) - counts)[found.query]

@@ -1,18 +1,86 @@
-"""Approximate matching with FAISS: inverted lists of k-means cells, and navigable small-world graphs."""
+"""Matching with FAISS itself: inverted lists, navigable small-world graphs, and on a GPU all points.
 
+FAISS is imported where it is used, and kept to a bounded number of threads.
+"""
+
+import contextlib
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ident3d.matching.backend import Options
-from ident3d.matching.faiss_library import bounded_threads, check_gpu, faiss_library
-from ident3d.matching.points import Points
+from ident3d.device import named_device
+from ident3d.errors import MissingDependencyError
+from ident3d.matching.points import Backend, Options, Points, is_settled
 
-__all__ = ["FaissBackend", "HnswBackend", "IvfBackend"]
+__all__ = [
+    "FaissBackend",
+    "GpuFlatBackend",
+    "HnswBackend",
+    "IvfBackend",
+    "bounded_threads",
+    "check_gpu",
+    "faiss_device",
+    "faiss_library",
+]
+
+
+def faiss_library() -> Any:
+    """Return the module ``faiss``.
+
+    Raises:
+        MissingDependencyError: if it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependencyError(
+            "faiss", "match pairs with this backend (backend='torch' does without)", None
+        ) from error
+    return faiss
+
+
+def faiss_device(device: torch.device | str) -> torch.device:
+    """Return the CPU, or a GPU that FAISS can search on, which torch may have been built without.
+
+    Raises:
+        ValueError: if FAISS cannot search there.
+    """
+    wanted = named_device(device)
+    if wanted.type != "cpu":
+        check_gpu(wanted)
+    return wanted
+
+
+def check_gpu(device: torch.device) -> None:
+    """Raise ValueError if FAISS cannot search on ``device``."""
+    faiss = faiss_library()
+    gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    if device.type != "cuda" or (device.index or 0) >= gpus:
+        other = "backend='torch', or device='cpu'" if torch.cuda.is_available() else "device='cpu'"
+        raise ValueError(f"FAISS sees no GPU {device}, but {gpus} in all; use {other}")
+
+
+@contextlib.contextmanager
+def bounded_threads(threads: int | None) -> Iterator[None]:
+    """Let FAISS use at most ``threads`` threads inside the block, and never more than torch may use here.
+
+    torch is at one thread in a DataLoader's worker process, so FAISS is too: many workers do not start all threads
+    each, and a forked worker never waits for the threads of the process that it was forked from.
+    """
+    faiss = faiss_library()
+    before = faiss.omp_get_max_threads()
+    allowed = torch.get_num_threads()
+    faiss.omp_set_num_threads(allowed if threads is None else min(threads, allowed))
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
 
 _CANDIDATES = 2  # the answer, and the excluded anchor
 _ROWS_PER_CELL = 39  # fewer are too little for k-means to learn from
@@ -21,7 +89,7 @@ _BUILD_EFFORT = 64
 _HNSW_EFFORT = 32
 
 
-class FaissBackend(ABC):
+class FaissBackend(Backend):
     """An approximate FAISS index over the points.
 
     Args:
@@ -55,8 +123,18 @@ class FaissBackend(ABC):
         stored = torch.from_numpy(faiss_library().serialize_index(self._cpu_index))
         return type(self), (self._points, self._options, stored)
 
+    @classmethod
+    def check_device(cls, device: torch.device | str) -> torch.device:
+        """Return the CPU or a GPU of FAISS's."""
+        return faiss_device(device)
+
+    @classmethod
+    def build(cls, points: Points, options: Options) -> "FaissBackend":
+        """Return the backend for some points."""
+        return cls(points, options)
+
     def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return candidates of each query; see :class:`~ident3d.matching.backend.Backend`."""
+        """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         with bounded_threads(self._options.threads):
             _, found = self._index.search(queries.numpy(), _CANDIDATES)
         points = torch.from_numpy(found)
@@ -94,6 +172,14 @@ class IvfBackend(FaissBackend):
 class HnswBackend(FaissBackend):
     """A navigable small-world graph; ``effort`` is the length of the list of candidates of a search (efSearch)."""
 
+    @classmethod
+    def check_device(cls, device: torch.device | str) -> torch.device:
+        """Return the CPU; ValueError for any other device."""
+        wanted = named_device(device)
+        if wanted.type != "cpu":
+            raise ValueError(f"backend='hnsw' runs on the CPU only, not on {wanted}; 'exact' and 'ivf' run on a GPU")
+        return wanted
+
     def _built(self, points: Points) -> Any:
         faiss = faiss_library()
         index = faiss.IndexHNSWFlat(points.width, _LINKS)
@@ -103,3 +189,58 @@ class HnswBackend(FaissBackend):
 
     def _set_effort(self, effort: int | None) -> None:
         self._cpu_index.hnsw.efSearch = _HNSW_EFFORT if effort is None else effort
+
+
+_FLAT_CANDIDATES = 8
+
+
+class GpuFlatBackend(Backend):
+    """Compares every query with every point with FAISS on a GPU, in float32.
+
+    Args:
+        points: the points, on the CPU.
+        device: the GPU.
+
+    Raises:
+        ValueError: if FAISS sees no such GPU.
+    """
+
+    is_exact = True
+
+    def __init__(self, points: Points, device: torch.device) -> None:
+        check_gpu(device)
+        faiss = faiss_library()
+        self._points = points
+        self._device = device
+        self._candidates = min(_FLAT_CANDIDATES, len(points))
+        self._resources: Any = faiss.StandardGpuResources()
+        configuration = faiss.GpuIndexFlatConfig()
+        configuration.device = device.index or 0
+        self._index: Any = faiss.GpuIndexFlatL2(self._resources, points.width, configuration)
+        self._index.add(points.coordinates.numpy())
+        self._largest = points.coordinates.double().square().sum(1).max()
+
+    def __reduce__(self) -> tuple[type["GpuFlatBackend"], tuple[Points, torch.device]]:
+        return type(self), (self._points, self._device)
+
+    @classmethod
+    def check_device(cls, device: torch.device | str) -> torch.device:
+        """Return a GPU of FAISS's; ValueError if it sees no such GPU."""
+        wanted = named_device(device)
+        check_gpu(wanted)
+        return wanted
+
+    @classmethod
+    def build(cls, points: Points, options: Options) -> "GpuFlatBackend":
+        """Return the backend for some points."""
+        return cls(points, options.device)
+
+    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
+        distances, found = self._index.search(queries.numpy(), self._candidates)
+        points = torch.from_numpy(found)
+        least = torch.from_numpy(np.where(found < 0, np.inf, distances)).double()
+        # FAISS expands the square, so the error is that of the norms, not of the distance.
+        rounding = (queries.double().square().sum(1) + self._largest) * (self._points.width + 8) * 2.0**-21
+        everything = torch.full((len(queries),), self._candidates == len(self._points))
+        return points, everything | is_settled(points, least, banned, rounding)

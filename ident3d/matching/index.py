@@ -8,14 +8,41 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ident3d.arguments import as_numbers
+from ident3d.arguments import as_numbers, check_count
 from ident3d.device import named_device, usable_device
 from ident3d.factors import Factors
-from ident3d.matching.backend import BACKENDS, Backend, Options, check_options
-from ident3d.matching.points import Points, check_coordinates
+from ident3d.matching.exact import CellBackend
+from ident3d.matching.faiss import HnswBackend, IvfBackend
+from ident3d.matching.points import Backend, Options, Points, check_coordinates
+from ident3d.matching.torch import TorchBackend
 from ident3d.randomness import generator
+from ident3d.registry import Registry
 
-__all__ = ["PairIndex", "check_index", "nearest_candidate", "nearest_of_all"]
+__all__ = ["BACKENDS", "PairIndex", "check_index", "check_options", "nearest_candidate", "nearest_of_all"]
+
+BACKENDS: Registry[type[Backend]] = Registry(
+    "backend", {"exact": CellBackend, "torch": TorchBackend, "ivf": IvfBackend, "hnsw": HnswBackend}
+)
+"""The backends of the pair index, by name; see :mod:`ident3d.matching` for which to choose."""
+
+
+def check_options(backend: str, device: torch.device | str, threads: int | None, effort: int | None) -> Options:
+    """Return how a backend is to run, before anything is built.
+
+    Raises:
+        TypeError: if device, threads or effort are of another kind.
+        ValueError: if there is no such backend, it does not run on this device, threads or effort are below 1, or an
+            effort is asked of a backend that always looks at everything.
+    """
+    kind = BACKENDS.find(backend if isinstance(backend, str) else repr(backend))
+    for what, number in (("threads", threads), ("effort", effort)):
+        if number is not None:
+            check_count(number, what, 1)
+    if effort is not None and kind.is_exact:
+        approximate = " or ".join(name for name, other in BACKENDS.items() if not other.is_exact)
+        raise ValueError(f"backend={backend!r} is exact, whatever the effort: leave it out, or choose {approximate}")
+    return Options(kind.check_device(device), threads, effort)
+
 
 _DISTANCES_AT_ONCE = 1 << 22  # an exhaustive search holds this many float64 distances
 
@@ -80,22 +107,22 @@ class PairIndex:
     several latents at one distance, equal ones say, the lowest id is the match. So every exact backend returns the
     same ids.
 
-    Backends:
+    Backends, of which :mod:`ident3d.matching` tells when to choose which:
 
-    * "exact" (default): FAISS over the cells of a k-d tree, with a proof for each query that no other cell holds a
-      nearer point; on a GPU, FAISS over all points. Always right.
+    * "exact" (default): FAISS over the cells of a k-d tree, or over all points on a GPU. Always right.
     * "torch": all points, on any device that torch has float64 on, without FAISS. Always right.
     * "ivf": FAISS inverted lists of k-means cells, on the CPU or a GPU. Approximate.
-    * "hnsw": a FAISS navigable small-world graph. Approximate, and slow to build.
+    * "hnsw": a FAISS navigable small-world graph, on the CPU. Approximate, and slow to build.
 
     An index pickles: what FAISS holds is made again, or carried along where that would be slow, and the latents are
     tensors, which processes started with torch's multiprocessing share.
 
     Args:
         latents: (N, d) numbers, N at least 2; any dtype, layout and device.
-        backend: one of the names above.
-        scale: (d,) lengths, one a factor: the match is made in latents / scale. A conditional's own widths keep an
-            anisotropic conditional anisotropic. None: plain L2.
+        backend: one of the names above, or ``package.module:Class`` for a
+            :class:`~ident3d.matching.Backend` of your own.
+        scale: (d,) length scales, one per factor: the match is made in latents / scale. A conditional's own
+            ``displacement_std`` keeps an anisotropic conditional anisotropic. None: plain L2.
         device: where the search runs.
         threads: the most threads that a search uses; None: as many as torch, which is one in a DataLoader's worker.
         effort: how much of an approximate index is searched: cells for "ivf" (64), candidates for "hnsw" (32).
@@ -107,7 +134,7 @@ class PairIndex:
         device: where the search runs.
 
     Raises:
-        TypeError: if latents or scale are no numbers at all, or device, threads or effort of another kind.
+        TypeError: if latents or scale are not numbers, or device, threads or effort of another kind.
         ValueError: if latents are NaN, infinite, fewer than two, or not (N, d), scale does not fit or is not
             positive, there is no such backend, or not on this device, or threads or effort are not usable.
         MissingDependencyError: if FAISS is needed and not installed.
@@ -130,7 +157,7 @@ class PairIndex:
     def _build(self, points: Points, backend: str, options: Options) -> None:
         self.backend = backend
         self.device = options.device
-        self._backend = BACKENDS[backend](points, options)
+        self._backend = BACKENDS.find(backend).build(points, options)
         self._points = points.to(self._search_device)
 
     def __len__(self) -> int:
@@ -171,7 +198,7 @@ class PairIndex:
             Both are tensors on the queries' device for a tensor, and arrays for anything else.
 
         Raises:
-            TypeError: if queries or ids are no numbers at all.
+            TypeError: if queries or ids are not numbers.
             ValueError: if shapes do not fit, a query is not finite, or an excluded id is out of range.
         """
         wanted = self._check_queries(as_numbers(queries, "queries"))
@@ -193,7 +220,7 @@ class PairIndex:
         ids = torch.from_numpy(generator(0, "pairs/recall").choice(len(self), rows, replace=False))
         points = ids if self._points.of_id is None else self._points.of_id[ids]
         queries = self._points.coordinates[points]
-        exact = BACKENDS["exact"](self._points, Options(torch.device("cpu"), None, None))
+        exact = CellBackend.build(self._points, Options(torch.device("cpu")))
         right, _ = _find(self._points, exact, queries, ids)
         found, _ = _find(self._points, self._backend, queries, ids)
         return float((right == found).double().mean())
@@ -221,7 +248,7 @@ class PairIndex:
         if self._search_device == target:
             return self
         moved = object.__new__(PairIndex)
-        moved._build(self._points, "torch", Options(target, None, None))
+        moved._build(self._points, "torch", Options(target))
         return moved
 
     def _check_queries(self, queries: Tensor) -> Tensor:
@@ -242,19 +269,19 @@ class PairIndex:
 
     @property
     def scale(self) -> Tensor | None:
-        """(d,) float64, the lengths that latents are divided by in the match; None for plain L2."""
+        """(d,) float64, the length scales that latents are divided by in the match; None for plain L2."""
         return self._points.scale
 
     @property
     def _search_device(self) -> torch.device:
-        return self.device if self.backend == "torch" else torch.device("cpu")
+        return self.device if self._backend.takes_tensors_of_device else torch.device("cpu")
 
 
 def check_index(index: Any, latents: Tensor) -> None:
     """Say what is wrong with what is to match the given (N, d) latents.
 
     Raises:
-        TypeError: if it is no index.
+        TypeError: if it is not an index.
         ValueError: if it is one of other latents.
     """
     if not isinstance(index, PairIndex):

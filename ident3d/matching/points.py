@@ -1,6 +1,8 @@
-"""The points that a positive is matched to: distinct rows of latents, in the metric of the match."""
+"""The points that a target is matched to, distinct latents in the metric of the match, and what searches them."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,9 @@ from ident3d.arguments import as_numbers
 from ident3d.factors import Factors, resolve_factors
 from ident3d.latents import check_finite
 
-__all__ = ["Points", "check_coordinates"]
+__all__ = ["Backend", "Options", "Points", "check_coordinates", "is_settled"]
 
-_SHORTEST, _LONGEST = 1e-30, 1e30  # as the widths of conditionals; beyond, latents would round to nothing
+_SHORTEST, _LONGEST = 1e-30, 1e30  # as the scales of conditionals; beyond, latents would round to nothing
 _LARGEST = 1e15  # coordinates beyond this are refused: their squared distances would leave float32
 
 
@@ -28,7 +30,7 @@ class Points:
     Attributes:
         coordinates: (U, d) float32, the distinct rows of latents / scale, by their lowest id.
         factors: what the columns are, for messages.
-        scale: (d,) float64, the lengths that latents are divided by; None for none.
+        scale: (d,) float64, the length scales that latents are divided by; None for none.
         first: (U,) int64, the lowest id of each point; None when every latent is distinct, so that ids are points.
         second: (U,) int64, the second lowest id, or -1; None like ``first``.
         of_id: (N,) int64, the point of each id; None like ``first``.
@@ -52,13 +54,13 @@ class Points:
 
         Args:
             latents: (N, d) numbers of any dtype, layout and device.
-            scale: (d,) lengths, or None.
+            scale: (d,) length scales, or None.
             factors: what the columns are; see :func:`~ident3d.factors.resolve_factors`.
 
         Raises:
-            TypeError: if latents or scale are no numbers at all.
+            TypeError: if latents or scale are not numbers.
             ValueError: if the shape is another, there are fewer than two rows, a value is NaN, infinite or too
-                large to be squared (row and factor are named), or a length is missing or not positive.
+                large to be squared (row and factor are named), or a length scale is missing or not positive.
         """
         rows = as_numbers(latents, "latents").cpu()
         if rows.ndim != 2 or rows.shape[1] < 1:
@@ -129,6 +131,74 @@ class Points:
         return torch.where(points < 0, -1, ids)
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a backend runs.
+
+    Attributes:
+        device: where.
+        threads: the most threads that FAISS uses; None: as many as torch.
+        effort: how much of an approximate index a search looks at; None for the backend's own choice.
+    """
+
+    device: torch.device
+    threads: int | None = None
+    effort: int | None = None
+
+
+class Backend(ABC):
+    """Finds, for each query, a few points among which the nearest is.
+
+    Attributes:
+        is_exact: whether a query that is settled has its nearest point among the candidates, always.
+        takes_tensors_of_device: whether points and queries are handed over on the device where the search runs;
+            they are on the CPU otherwise.
+    """
+
+    is_exact: ClassVar[bool]
+    takes_tensors_of_device: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def check_device(cls, device: torch.device | str) -> torch.device:
+        """Return the device to search on; ValueError if this backend cannot."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, points: Points, options: Options) -> "Backend":
+        """Return the backend for some points, which are on the CPU."""
+
+    @abstractmethod
+    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return candidates.
+
+        Args:
+            queries: (Q, d) float32, Q at least 1, in the metric of the points.
+            banned: (Q,) int64 point that is no answer, -1 for none; or None.
+
+        Returns:
+            (Q, k) int64 points, -1 for none; and (Q,) bool, whether the query is settled: every point that rounding
+            could make the nearest is among its candidates, or, from an approximate backend, there is a candidate
+            that is not banned. The others are compared with every point.
+        """
+
+
+def is_settled(points: Tensor, least: Tensor, banned: Tensor | None, rounding: Tensor) -> Tensor:
+    """Return whether everything that may be the nearest is among the candidates of a search of all points.
+
+    Args:
+        points: (Q, k) candidates.
+        least: (Q, k) their squared distances, ascending, off by at most ``rounding``.
+        banned: (Q,) points that are no answer, or None.
+        rounding: (Q,) the error.
+
+    Returns:
+        (Q,) bool.
+    """
+    allowed = least if banned is None else least.masked_fill(points == banned[:, None], torch.inf)
+    return least[:, -1] - allowed.min(dim=1).values > 2 * rounding
+
+
 def _scaled(latents: Tensor, scale: Tensor | None) -> Tensor:
     """Return latents / scale as contiguous float32 on the latents' device; minus zero becomes zero."""
     coordinates = latents if scale is None else latents.double() / scale.to(latents.device)
@@ -136,21 +206,20 @@ def _scaled(latents: Tensor, scale: Tensor | None) -> Tensor:
 
 
 def _as_scale(scale: Tensor | npt.ArrayLike | None, width: int) -> Tensor | None:
-    """Return the lengths of a metric as (width,) float64.
+    """Return the length scales of a metric as (width,) float64.
 
     Raises:
-        TypeError: if they are no numbers at all.
-        ValueError: if there is not one positive, finite length for each factor.
+        TypeError: if they are not numbers.
+        ValueError: if there is not one positive, finite length scale for each factor.
     """
     if scale is None:
         return None
-    lengths = as_numbers(scale, "the lengths of scale").cpu().double().clone()
+    lengths = as_numbers(scale, "the length scales").cpu().double().clone()
     if lengths.shape != (width,):
         raise ValueError(f"scale is one length for each of the {width} factors, not of shape {tuple(lengths.shape)}")
     if not bool(((lengths >= _SHORTEST) & (lengths <= _LONGEST)).all()):
         raise ValueError(
-            f"the lengths of scale are positive and finite, from {_SHORTEST:.0e} to {_LONGEST:.0e}, "
-            f"not {lengths.tolist()}"
+            f"the length scales are positive and finite, from {_SHORTEST:.0e} to {_LONGEST:.0e}, not {lengths.tolist()}"
         )
     return lengths
 

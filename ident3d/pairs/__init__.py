@@ -1,6 +1,6 @@
 """Positive pairs: the index that matches targets to stored latents, and the streams of batches of pairs."""
 
-from ident3d.matching.index import PairIndex
+from ident3d.matching import PairIndex
 from ident3d.pairs.augmented import AugmentedPairs
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import RealisedConditional, realised_conditional

@@ -24,7 +24,7 @@ from ident3d.marginals import Marginal
 from ident3d.pairs import realised_conditional
 from ident3d.storage.manifest import Manifest
 from tests.ident3d.conditionals.student_t import StudentT, narrow
-from tests.ident3d.pair_images import NumberedImages
+from tests.ident3d.pairs.images import NumberedImages
 
 NAME = "tests.ident3d.conditionals.student_t"
 

@@ -39,6 +39,11 @@ class InvertedImages:
         return 255 - self.data.pixels(rows)
 
 
+def as_floats(x: Tensor) -> Tensor:
+    """A transform that other processes can import: to floats in [-1, 1]."""
+    return x.float() / 127.5 - 1
+
+
 def rows_of(x: Tensor) -> Tensor:
     """Read the rows back from (B, 3, H, W) images."""
     return x[:, 0, 0, 0].long() + 256 * x[:, 1, 0, 0].long()

@@ -8,7 +8,7 @@ import torch
 
 from ident3d.factors import Factor, Factors
 from ident3d.matching.index import PairIndex
-from tests.ident3d.pair_latents import anchors_and_targets, rows, slow_match
+from tests.ident3d.matching.latents import anchors_and_targets, rows, slow_match
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -70,7 +70,7 @@ def test_unusable_scales_are_refused(scale, message):
 
 @pytest.mark.parametrize("scale", ["own", 0.5, {"position": 1.0}, [True] * 10])
 def test_a_scale_is_an_array(scale):
-    with pytest.raises(TypeError, match=r"lengths of scale must be (an array or a tensor of|real) numbers, not"):
+    with pytest.raises(TypeError, match=r"length scales must be (an array or a tensor of|real) numbers, not"):
         PairIndex(rows(5), scale=scale)
 
 
@@ -144,7 +144,7 @@ def test_a_dataset_in_the_place_of_its_latents_is_not_decoded():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"backend": []}, ValueError, r"no backend \[\]; there are exact, torch, ivf, hnsw"),
+        ({"backend": []}, ValueError, r"unknown backend .\[\].; choose from exact, torch, ivf, hnsw"),
         ({"threads": 1.5}, TypeError, "threads 1.5 is not an integer"),
         ({"threads": True}, TypeError, "threads True is not an integer"),
         ({"effort": 0, "backend": "ivf"}, ValueError, "effort is 1 or larger, not 0"),
@@ -163,7 +163,7 @@ def test_unusable_options_are_refused_before_latents_are_read(options, error, me
 
 def test_unusable_requests_are_refused():
     index = PairIndex(rows(5))
-    with pytest.raises(ValueError, match="no backend 'flat'; there are exact, torch, ivf, hnsw"):
+    with pytest.raises(ValueError, match="unknown backend 'flat'; choose from exact, torch, ivf, hnsw"):
         PairIndex(rows(5), "flat")
     with pytest.raises(ValueError, match="threads is 1 or larger, not 0"):
         PairIndex(rows(5), threads=0)

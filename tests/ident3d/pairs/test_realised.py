@@ -10,7 +10,7 @@ from ident3d.matching.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import realised_conditional
 from ident3d.spaces import Box
-from tests.ident3d.pair_images import NumberedImages
+from tests.ident3d.pairs.images import NumberedImages
 
 TOO_FEW = "images are too few for"
 OTHERS = Factors(tuple(Factor(f"knob_{letter}", "knobs", 0.0, 1.0, "1") for letter in "abcdefghij"))

@@ -16,10 +16,9 @@ from ident3d.factors import FACTORS, Factors
 from ident3d.matching.index import PairIndex
 from ident3d.pairs.augmented import AugmentedPairs
 from ident3d.pairs.matched import PositivePairs
-from ident3d.pairs.normalise import Normalise
 from ident3d.pairs.rendered import RenderedPairs
 from ident3d.spaces import Sphere
-from tests.ident3d.pair_images import NumberedImages, rows_of
+from tests.ident3d.pairs.images import NumberedImages, as_floats, rows_of
 
 DATA = NumberedImages(1500, pairs=True)
 
@@ -124,14 +123,14 @@ def test_workers_only_match_where_images_are_decoded():
     assert not any(batch.x.is_shared() for batch in served)
     assert_equal_batches(take(loader, 2), served[:2])  # anew
     assert all(batch.x.is_shared() for batch in take(stream.loader(1), 2))
-    changed = PositivePairs(decoded.data, Normal(0.1), 16, 3, transform=Normalise()).loader(1)
+    changed = PositivePairs(decoded.data, Normal(0.1), 16, 3, transform=as_floats).loader(1)
     assert all(batch.x.is_shared() for batch in take(changed, 2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_any_way_of_starting_workers_gives_the_same_stream(method):
-    stream = matched(transform=Normalise())
+    stream = matched(transform=as_floats)
     assert_equal_batches(take(stream.loader(2, multiprocessing_context=method), 4), take(stream, 4))
     decoded = matched().on_device("cpu")
     assert_equal_batches(take(decoded.loader(2, multiprocessing_context=method), 4), take(decoded, 4))
@@ -156,7 +155,7 @@ def test_a_worker_uses_one_thread():
 
 class _Threads(torch.utils.data.IterableDataset):
     def __iter__(self):
-        from ident3d.matching.faiss_library import bounded_threads, faiss_library
+        from ident3d.matching.faiss import bounded_threads, faiss_library
 
         with bounded_threads(16):
             yield faiss_library().omp_get_max_threads()
@@ -213,13 +212,10 @@ def test_a_batch_moves_as_one():
 
 
 def test_transform_is_applied_to_both_images():
-    plain, changed = matched().batch(1), matched(transform=Normalise((0.5, 0.4, 0.3), (0.2, 0.1, 0.3))).batch(1)
-    for raw, normal in ((plain.x, changed.x), (plain.x_pos, changed.x_pos)):
-        mean, std = np.array([0.5, 0.4, 0.3])[:, None, None], np.array([0.2, 0.1, 0.3])[:, None, None]
-        np.testing.assert_allclose(normal.numpy(), (raw.numpy() / 255 - mean) / std, atol=1e-5)
-        assert normal.dtype == torch.float32
-    with pytest.raises(ValueError, match="positive std"):
-        Normalise(std=(1.0, 0.0, 1.0))
+    plain, changed = matched().batch(1), matched(transform=as_floats).batch(1)
+    for raw, floats in ((plain.x, changed.x), (plain.x_pos, changed.x_pos)):
+        np.testing.assert_allclose(floats.numpy(), raw.numpy() / 127.5 - 1, atol=1e-6)
+        assert floats.dtype == torch.float32
 
 
 def test_own_index_and_space():

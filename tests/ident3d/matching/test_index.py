@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from ident3d.matching.faiss_library import bounded_threads, faiss_library
+from ident3d.matching.faiss import bounded_threads, faiss_library
 from ident3d.matching.index import PairIndex
-from tests.ident3d.pair_latents import anchors_and_targets, rows, slow_match
+from tests.ident3d.matching.latents import anchors_and_targets, rows, slow_match
 
 EXACT = ["exact", "torch"]
 ALL = [*EXACT, "ivf", "hnsw"]
