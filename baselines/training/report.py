@@ -20,10 +20,11 @@ from baselines.training.data import DatasetPart, matching_index, pair_conditiona
 from baselines.training.objective import build_loss
 from baselines.training.progress import read_metrics
 from baselines.training.run import Run, content_and_style, true_precision
-from ident3d import ThreeDIdent, realised_conditional
+from ident3d import ThreeDIdent
 from ident3d.embedding import embed
 from ident3d.errors import MissingDependencyError
 from ident3d.files import write_text
+from ident3d.pairs import realised_conditional
 
 __all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
 

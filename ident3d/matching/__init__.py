@@ -1,7 +1,7 @@
 """Matching: which stored latents are nearest to a target.
 
-:class:`PairIndex` answers for N stored latents, through one of several backends. Two are exact and
-return the same ids, two are approximate. Which to choose:
+:class:`PairIndex` answers for N stored latents, through one of several backends. Two are exact and return the same
+ids, two are approximate. Which to choose:
 
 * "exact", the default, for any dataset on a CPU: FAISS over the cells of a k-d tree, with a proof for each query that
   no other cell holds a nearer point (:mod:`~ident3d.matching.exact`). The cost of a match grows far more slowly than
@@ -15,7 +15,10 @@ return the same ids, two are approximate. Which to choose:
   navigable small-world graph, on a CPU (:mod:`~ident3d.matching.faiss`).
 
 ``make bench-pairs`` shows it on the machine at hand: the time to build each, the cost of a match with each in datasets
-of growing size, the recall of the approximate ones (:attr:`PairIndex.recall`), and that the exact ones agree.
+of growing size, the recall of the approximate ones (:attr:`PairIndex.recall`), and that the exact ones agree. In
+250,000 uniform latents of ten factors, and on one busy core, a match took 98 us with "exact", 106 with "ivf", 59 with
+"hnsw", and 1,417 by comparing all points; both approximate ones found all of 1,000 neighbours. Building took 0.25 s
+for "exact" and 26 s for "hnsw".
 
 A backend of one's own is a :class:`Backend`, named ``package.module:Class`` or added to :data:`BACKENDS`.
 """

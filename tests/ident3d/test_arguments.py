@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from ident3d import Box, Factor, Factors, Marginal, Normal, Product, Sphere, sample_latents, true_mutual_information
+from ident3d import Box, Factor, Factors, Normal, Product, Sphere, sample_latents, true_mutual_information
 from ident3d.arguments import check_count
-from ident3d.conditionals.information import mutual_information_per_factor
+from ident3d.conditionals import mutual_information_per_factor
+from ident3d.marginals import Marginal
 
 
 @pytest.mark.parametrize("number", [3, np.int8(3), torch.tensor(3), 2**70])

@@ -42,7 +42,8 @@ def test_the_dataset_class_leaves_most_of_them_alone(native):
 def test_every_public_name_is_there():
     for name in ident3d.__all__:
         assert getattr(ident3d, name) is not None
-    assert set(ident3d.__all__) <= set(dir(ident3d))
+    assert {*ident3d.__all__, "__version__"} == set(dir(ident3d))
+    assert ident3d.conditionals.Normal is ident3d.Normal
     with pytest.raises(AttributeError, match="module 'ident3d' has no attribute 'ThreeDident'"):
         _ = ident3d.ThreeDident
 
@@ -56,7 +57,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names} == {"ident3d", f"ident3d-{ident3d.__version__}.dist-info"}
-    assert "ident3d/py.typed" in names
+    assert {"ident3d/py.typed", "ident3d/__init__.pyi"} <= set(names)
     sources = {path.relative_to(PROJECT).as_posix() for path in (PROJECT / "ident3d").rglob("*.py")}
     assert sources <= set(names)
     data = {
