@@ -1,4 +1,4 @@
-"""The names of ident3d, each spelled here once: type checkers read them, and ``__init__.py`` loads them."""
+# The names of ident3d, each spelled here once: type checkers read them, and __init__.py loads them.
 
 from . import conditionals as conditionals
 from . import metrics as metrics
