@@ -120,7 +120,7 @@ class Board:
 
 def _read(path: Path) -> tuple[Entry | None, list[str]]:
     if path.is_symlink() or not path.is_file():
-        return None, ["no plain file"]
+        return None, ["not a regular file"]
     try:
         with path.open("rb") as file:
             data = codec.loads(file.read(codec.MAX_BYTES + 1), "the file")

@@ -13,7 +13,7 @@ from typing import Any
 from ident3d import codec
 from ident3d.codec import Rule, parse, to_json
 from ident3d.submission import Compute
-from ident3d.submission.metadata import LINK, METRICS, ROLES, SHA256, TEXT
+from ident3d.submission.submission import CLAIMED_METRICS, LINK, SHA256, TEXT, Role
 
 __all__ = ["SCHEMA_VERSION", "Entry", "Kind", "Result", "Verification", "folded_name"]
 
@@ -95,7 +95,7 @@ class Entry:
         training_data: what it was trained on.
         conditional: the distribution of positive pairs.
         results: the metrics by name; "r2" at least.
-        role: "contender", or "floor" or "ceiling" for what is shown and not ranked.
+        role: whether it is ranked, or is shown for the others to be held against.
         source: the publication and place that reported numbers are from; None for recomputed ones.
         links: web addresses.
         steps: optimisation steps.
@@ -126,7 +126,7 @@ class Entry:
     training_data: str = field(metadata=TEXT.metadata)
     conditional: str = field(metadata=TEXT.metadata)
     results: dict[str, Result] = field(metadata=Rule().metadata)
-    role: str = field(metadata=Rule(choices=ROLES).metadata, default=ROLES[0])
+    role: Role = Role.CONTENDER
     source: str | None = field(metadata=TEXT.metadata, default=None)
     links: tuple[str, ...] = field(metadata=LINK.metadata, default=())
     steps: int | None = field(metadata=Rule(low=0).metadata, default=None)
@@ -145,9 +145,9 @@ class Entry:
     schema_version: int = field(metadata=Rule(choices=(SCHEMA_VERSION,)).metadata, default=SCHEMA_VERSION)
 
     def __post_init__(self) -> None:
-        unknown = {*self.results, *self.claimed} - set(METRICS)
+        unknown = {*self.results, *self.claimed} - set(CLAIMED_METRICS)
         if unknown or "r2" not in self.results:
-            raise ValueError(f"expected results for r2, and for none but {', '.join(METRICS)}")
+            raise ValueError(f"expected results for r2, and for none but {', '.join(CLAIMED_METRICS)}")
         if self.kind == Kind.REPORTED and (self.source is None or self.embeddings_sha256 or self.verification):
             raise ValueError("a reported entry has a source, and neither embeddings nor a verification")
         if self.kind == Kind.RECOMPUTED and None in (self.protocol, self.version, self.fingerprint, self.width):

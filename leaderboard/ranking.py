@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pandas as pd
 
-from ident3d.submission.metadata import ROLES
+from ident3d.submission import Role
 from leaderboard.entry import Entry, Kind, folded_name
 
 __all__ = ["CLAIM_TOLERANCE", "Mark", "Row", "ranked"]
@@ -85,7 +85,7 @@ def ranked(entries: list[Entry], track: str) -> list[Row]:
             "revision": [entry.revision for entry in own],
             "r2": [entry.results["r2"].mean for entry in own],
             "reported": [entry.kind == Kind.REPORTED for entry in own],
-            "ranked": [entry.role == ROLES[0] for entry in own],
+            "ranked": [entry.role is Role.CONTENDER for entry in own],
         }
     ).sort_values("revision", ascending=False)
     newest = frame.drop_duplicates("name").sort_values(["r2", "reported", "name"], ascending=[False, True, True])
@@ -109,8 +109,8 @@ def _marks(entry: Entry, leader: Entry | None) -> tuple[Mark, ...]:
         Mark.LEVEL: leader is not None and _is_level(entry, leader),
         Mark.CLAIM: differs,
         Mark.DEGENERATE: bool(entry.warnings),
-        Mark.FLOOR: entry.role == "floor",
-        Mark.CEILING: entry.role == "ceiling",
+        Mark.FLOOR: entry.role is Role.FLOOR,
+        Mark.CEILING: entry.role is Role.CEILING,
     }
     return tuple(mark for mark, applies in marks.items() if applies)
 
@@ -120,4 +120,4 @@ def _is_level(entry: Entry, leader: Entry) -> bool:
     r2, best = entry.results["r2"], leader.results["r2"]
     reach = r2.mean if r2.high is None else r2.high
     floor = best.mean if best.low is None else best.low
-    return entry.role == ROLES[0] and entry is not leader and reach >= floor
+    return entry.role is Role.CONTENDER and entry is not leader and reach >= floor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ident3d.metrics import DegenerateEmbeddingWarning, MetricScores
 from ident3d.storage.manifest import Manifest
 from ident3d.submission import Spread, Submission, SubmissionScores, score_on
-from ident3d.submission.metadata import METRICS
+from ident3d.submission.submission import CLAIMED_METRICS
 from leaderboard.entry import Entry, Kind, Result
 from leaderboard.tracks import Track, TrackError
 
@@ -55,7 +55,7 @@ def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: st
         encoder=about.encoder,
         training_data=about.training_data,
         conditional=about.conditional,
-        results={name: _result(scores, name) for name in METRICS},
+        results={name: _result(scores, name) for name in CLAIMED_METRICS},
         role=about.role,
         links=about.links,
         steps=about.steps,

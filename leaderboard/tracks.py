@@ -11,7 +11,7 @@ from ident3d import codec
 from ident3d.codec import Rule, parse
 from ident3d.errors import Ident3DError
 from ident3d.storage.manifest import Manifest
-from ident3d.submission.metadata import SHA256, TEXT
+from ident3d.submission.submission import SHA256, TEXT
 
 __all__ = ["TRACKS_NAME", "Track", "TrackError", "read_tracks"]
 

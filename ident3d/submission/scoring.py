@@ -14,8 +14,7 @@ from ident3d.errors import SubmissionError
 from ident3d.factors import Factors
 from ident3d.metrics import DEFAULT_PROTOCOL, Scores
 from ident3d.metrics import score as score_embeddings
-from ident3d.submission.archive import named
-from ident3d.submission.submission import Submission
+from ident3d.submission.submission import Submission, named
 
 if TYPE_CHECKING:
     from ident3d.dataset import ThreeDIdent

@@ -1,12 +1,15 @@
-"""Submissions: embeddings of a split, with the ids of its samples and a description, as a folder or one file."""
+"""Submissions: embeddings of a split, with the ids of its samples and a description, as a folder or one file.
+
+Everything that is wrong with a submission is said at once, a line each, and what was expected.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +18,120 @@ import numpy.typing as npt
 
 from ident3d import codec
 from ident3d.arguments import as_array
-from ident3d.codec import parse, to_json
+from ident3d.codec import Rule, parse, to_json
 from ident3d.errors import SubmissionError
 from ident3d.files import atomic_file
 from ident3d.submission.archive import (
     DOCUMENT,
     IDS,
+    MAX_SEEDS,
+    ArrayHeader,
     Members,
-    check_embeddings,
-    check_ids,
-    decode_array,
     embeddings_name,
     encode_array,
     is_archive,
     open_members,
 )
-from ident3d.submission.metadata import Metadata
 
-__all__ = ["SCHEMA_VERSION", "Submission"]
+__all__ = [
+    "CLAIMED_METRICS",
+    "LINK",
+    "SCHEMA_VERSION",
+    "SHA256",
+    "TEXT",
+    "Compute",
+    "Metadata",
+    "Role",
+    "Submission",
+    "named",
+]
 
 SCHEMA_VERSION = 1
 _FIELDS = ("schema_version", "metadata", "sha256")
+MAX_WIDTH = 1 << 16
+_NAMED = 5  # ids that a message names; it counts the others
+
+CLAIMED_METRICS = ("r2", "mcc_pearson", "mcc_spearman")
+"""The metrics whose scores authors may claim."""
+
+TEXT = Rule(max_length=1000)
+SHA256 = Rule(what="a SHA-256 in 64 lower-case hexadecimal digits", pattern="[0-9a-f]{64}")
+LINK = Rule(what="a web address that starts with https:// or http://", pattern=r"https?://[^\s\"'<>`]+", max_length=300)
+_SPLIT = Rule(what="the name of a split, such as test", pattern=r"[a-z][a-z0-9_]{0,39}")
+_SEEDS = Rule(low=0, high=2**63 - 1, min_items=1, max_items=MAX_SEEDS)
+_CLAIM = Rule(what="a fraction, at most 1", low=-1e3, high=1, max_items=len(CLAIMED_METRICS))
+
+
+class Role(StrEnum):
+    """What an entry is to the others."""
+
+    CONTENDER = "contender"
+    """Ranked."""
+    FLOOR = "floor"
+    """An encoder that any method should beat, such as an untrained one: shown, not ranked."""
+    CEILING = "ceiling"
+    """An encoder that was trained on the latents themselves: shown, not ranked."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What the training took, for one seed.
+
+    Attributes:
+        hours: wall time in hours, on all devices named.
+        device: the devices, such as "2 CPU cores" or "1 A100".
+    """
+
+    hours: float = field(metadata=Rule(low=0, high=1e6).metadata)
+    device: str = field(metadata=Rule(max_length=80).metadata)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Who did what, on which data.
+
+    Attributes:
+        name: name of the entry; revisions of one name are one line of the leaderboard.
+        authors: their names.
+        method: the method in a sentence or two: the loss, the space, what is new.
+        encoder: the architecture.
+        training_data: the images that the encoder was trained on.
+        conditional: the distribution of positive pairs, as ``str`` of a conditional writes it, or in words.
+        fingerprint: fingerprint of the split whose embeddings these are: ``ThreeDIdent(...).fingerprint``.
+        split: the split that was embedded.
+        seeds: seeds of the training runs, one for each array of embeddings.
+        revision: 1 for the first under that name, counted up.
+        steps: optimisation steps; None where the word does not apply.
+        training_fingerprint: fingerprint of the training split; None where it has none.
+        compute: what a training run took; None where it was not measured.
+        links: web addresses of paper, code and weights.
+        role: whether it is ranked, or is an encoder that the others are held against.
+        claimed: scores that the authors found themselves, as fractions; never ranked, compared with ours.
+    """
+
+    name: str = field(metadata=Rule(max_length=80).metadata)
+    authors: tuple[str, ...] = field(metadata=Rule(max_length=80, min_items=1).metadata)
+    method: str = field(metadata=TEXT.metadata)
+    encoder: str = field(metadata=TEXT.metadata)
+    training_data: str = field(metadata=TEXT.metadata)
+    conditional: str = field(metadata=TEXT.metadata)
+    fingerprint: str = field(metadata=SHA256.metadata)
+    split: str = field(metadata=_SPLIT.metadata, default="test")
+    seeds: tuple[int, ...] = field(metadata=_SEEDS.metadata, default=(0,))
+    revision: int = field(metadata=Rule(low=1, high=10_000).metadata, default=1)
+    steps: int | None = field(metadata=Rule(low=0, high=10**12).metadata, default=None)
+    training_fingerprint: str | None = field(metadata=SHA256.metadata, default=None)
+    compute: Compute | None = None
+    links: tuple[str, ...] = field(metadata=LINK.metadata, default=())
+    role: Role = Role.CONTENDER
+    claimed: dict[str, float] = field(metadata=_CLAIM.metadata, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"expected different seeds, got {list(self.seeds)}")
+        unknown = set(self.claimed) - set(CLAIMED_METRICS)
+        if unknown:
+            raise ValueError(f"claimed scores are of {', '.join(CLAIMED_METRICS)}, not of {', '.join(sorted(unknown))}")
 
 
 @dataclass(frozen=True)
@@ -85,7 +181,8 @@ class Submission:
         for position, run in enumerate(runs):
             arrays[embeddings_name(position)] = _as(run, np.float32, embeddings_name(position))
         _, faults = parse(Metadata, to_json(metadata), "metadata")
-        faults += _array_faults(arrays, metadata)
+        faults += _shape_faults({name: array.shape for name, array in arrays.items()}, metadata)
+        faults += _number_faults(arrays)
         if faults:
             raise _refusal(faults, f"the submission for {path} cannot be written")
         _check_replaceable(path)
@@ -121,13 +218,13 @@ class Submission:
     @classmethod
     def _examine(cls, path: Path) -> tuple[Submission | None, list[str]]:
         try:
-            with _opened(path) as members:
+            with open_members(path) as members:
                 faults = list(members.faults)
                 metadata, sums, found = _document(members)
-                arrays, more = _arrays(members, sums)
+                arrays, more = _arrays(members, metadata, sums)
         except SubmissionError as error:
             return None, [str(error)]
-        faults += found + more + _array_faults(arrays, metadata)
+        faults += found + more
         if faults or metadata is None or sums is None:
             return None, faults
         return cls(
@@ -135,21 +232,12 @@ class Submission:
         ), []
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Members]:
-    members = open_members(path)
-    try:
-        yield members
-    finally:
-        members.close()
-
-
 def _document(members: Members) -> tuple[Metadata | None, dict[str, str] | None, list[str]]:
     """Return metadata, checksums, and what is wrong with them; None for what cannot be told."""
     if DOCUMENT not in members.sizes:
         return None, None, []
     try:
-        data = codec.loads(members.read(DOCUMENT), DOCUMENT)
+        data = codec.loads(members.document(), DOCUMENT)
     except (ValueError, SubmissionError) as error:
         return None, None, [str(error)]
     if not isinstance(data, dict) or set(data) != set(_FIELDS):
@@ -164,27 +252,41 @@ def _document(members: Members) -> tuple[Metadata | None, dict[str, str] | None,
     return metadata, sums, faults
 
 
-def _arrays(members: Members, sums: dict[str, str] | None) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the arrays that can be read, and what is wrong with the others."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
+def _arrays(
+    members: Members, metadata: Metadata | None, sums: dict[str, str] | None
+) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Return the arrays that can be read, and what is wrong with the others; headers are judged before numbers."""
+    headers: dict[str, ArrayHeader] = {}
     faults = []
     for name in sorted(set(members.sizes) - {DOCUMENT}):
         try:
-            data = members.read(name)
-            kind, ndim = ("int64", 1) if name == IDS else ("float32", 2)
-            arrays[name] = decode_array(data, name, kind, ndim)
+            headers[name] = members.header(name)
         except (ValueError, SubmissionError) as error:
             faults.append(str(error))
+    unfit = _shape_faults({name: header.shape for name, header in headers.items()}, metadata)
+    faults += unfit
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, header in headers.items():
+        if unfit and name != IDS:
             continue
-        if sums is not None and sums.get(name) != hashlib.sha256(data).hexdigest():
+        try:
+            arrays[name], sha256 = members.array(name, header)
+        except SubmissionError as error:
+            faults.append(str(error))
+            continue
+        if sums is not None and sums.get(name) != sha256:
             faults.append(f"{name} is not the file that {DOCUMENT} was written with: its SHA-256 differs")
-    return arrays, faults
+    return arrays, faults + _number_faults(arrays)
 
 
-def _array_faults(arrays: dict[str, npt.NDArray[Any]], metadata: Metadata | None) -> list[str]:
-    """Return what is wrong with the arrays themselves and with each other."""
-    runs = {name: array for name, array in arrays.items() if name != IDS}
-    faults = [fault for name, array in runs.items() for fault in check_embeddings(array, name)]
+def _shape_faults(shapes: dict[str, tuple[int, ...]], metadata: Metadata | None) -> list[str]:
+    """Return what is wrong with the shapes of the arrays, alone and beside each other."""
+    runs = {name: shape for name, shape in shapes.items() if name != IDS}
+    faults = [
+        f"{name}: {shape[1]} dimensions; at most {MAX_WIDTH} are scored"
+        for name, shape in runs.items()
+        if shape[1] > MAX_WIDTH
+    ]
     if metadata is not None:
         expected = {embeddings_name(position) for position in range(len(metadata.seeds))}
         if expected != set(runs):
@@ -192,16 +294,44 @@ def _array_faults(arrays: dict[str, npt.NDArray[Any]], metadata: Metadata | None
                 f"expected one array of embeddings for each of the {len(metadata.seeds)} seeds "
                 f"({', '.join(sorted(expected))}), got {', '.join(sorted(runs)) or 'none'}"
             )
-    if len({array.shape[1] for array in runs.values()}) > 1:
-        faults.append(f"the arrays of embeddings differ in width: {sorted({a.shape[1] for a in runs.values()})}")
-    if IDS in arrays:
-        faults += check_ids(arrays[IDS], IDS)
+    widths = sorted({shape[1] for shape in runs.values()})
+    if len(widths) > 1:
+        faults.append(f"the arrays of embeddings differ in width: {widths}")
+    if IDS in shapes:
+        rows = shapes[IDS][0]
         faults += [
-            f"{name} has {len(array)} rows, but {IDS} has {len(arrays[IDS])}"
-            for name, array in runs.items()
-            if len(array) != len(arrays[IDS])
+            f"{name} has {shape[0]} rows, but {IDS} has {rows}" for name, shape in runs.items() if shape[0] != rows
         ]
     return faults
+
+
+def _number_faults(arrays: dict[str, npt.NDArray[Any]]) -> list[str]:
+    """Return what is wrong with the numbers: embeddings that are not finite, ids that are negative or duplicated."""
+    faults = []
+    for name, array in arrays.items():
+        if name == IDS:
+            values, counts = np.unique(array, return_counts=True)
+            duplicated = values[counts > 1]
+            if values[0] < 0:
+                faults.append(f"{name}: ids are 0 or larger, not {values[0]}")
+            if len(duplicated):
+                faults.append(f"{name}: {named(duplicated, 'id occurs', 'ids occur')} more than once")
+            continue
+        bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+        if len(bad):
+            column = int(np.flatnonzero(~np.isfinite(array[bad[0]]))[0])
+            faults.append(
+                f"{name}: numbers must be finite; row {bad[0]}, column {column} is {array[bad[0], column]} "
+                f"({len(bad)} such rows in all)"
+            )
+    return faults
+
+
+def named(values: npt.NDArray[np.int64], one: str, many: str) -> str:
+    """Return a count of ids, with the first few named."""
+    shown = ", ".join(str(value) for value in values[:_NAMED])
+    more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
+    return f"{len(values)} {one if len(values) == 1 else many} ({shown}{more})"
 
 
 def _as(values: Any, kind: type[np.generic], name: str) -> npt.NDArray[Any]:
@@ -228,12 +358,12 @@ def _check_replaceable(path: Path) -> None:
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     try:
-        with _opened(path) as members:
+        with open_members(path) as members:
             replaceable = DOCUMENT in members.sizes
     except SubmissionError:
         replaceable = False
     if not replaceable:
-        raise FileExistsError(f"{path} is there and is no submission; choose another name")
+        raise FileExistsError(f"{path} is there and is not a submission; choose another name")
 
 
 def _write_archive(path: Path, members: dict[str, bytes]) -> None:
