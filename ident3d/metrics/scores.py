@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ident3d import __version__
 from ident3d.factors import Factors
 from ident3d.metrics.dci import DCI
 from ident3d.metrics.evaluation import (
@@ -23,7 +24,6 @@ from ident3d.metrics.nonlinear import NONLINEAR_R2
 from ident3d.metrics.r2 import AFFINE_R2
 from ident3d.randomness import generator
 from ident3d.registry import Registry
-from ident3d.version import __version__
 
 __all__ = ["METRICS", "Scores", "score"]
 
