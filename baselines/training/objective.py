@@ -73,7 +73,7 @@ def build_encoder(recipe: Recipe, dim: int, resolution: int, seed: int) -> nn.Mo
     with seeded_weights(seed):
         encoder = _build(builder, what, "--encoder-options", offered, recipe.encoder_options)
         if not isinstance(encoder, nn.Module):
-            raise TypeError(f"{what} makes a {type(encoder).__name__}, expected a torch.nn.Module")
+            raise TypeError(f"{what} makes an object of type {type(encoder).__name__}, expected a torch.nn.Module")
         _try(encoder, what, dim, resolution)
         if "space" in _Arguments.of(builder).names:
             return encoder
@@ -116,7 +116,7 @@ def _build(
 ) -> Any:
     """Call a builder with those of the offered arguments that it names, and with all options of its own."""
     if not callable(builder) or isinstance(builder, nn.Module):
-        raise TypeError(f"{what} is a {type(builder).__name__}, expected a function or a class that makes the module")
+        raise TypeError(f"{what} is a {type(builder).__name__}, expected a function or a class that makes one")
     taken = _Arguments.of(builder)
     unknown = [] if taken.takes_any else [name for name in own if name not in taken.names]
     if unknown:
@@ -160,7 +160,7 @@ def _try(encoder: nn.Module, what: str, dim: int, resolution: int) -> None:
     finally:
         encoder.train(was_training)
     if not isinstance(found, Tensor) or not found.is_floating_point():
-        kind = f"a tensor of {found.dtype}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        kind = f"{found.dtype}" if isinstance(found, Tensor) else f"an object of type {type(found).__name__}"
         raise TypeError(f"{what} gives {kind} for 2 images, expected a floating-point tensor of shape (2, {dim})")
     if tuple(found.shape) != (2, dim):
         raise ValueError(
