@@ -8,6 +8,7 @@ from typing import Any
 
 from ident3d.factors import Factors
 from ident3d.files import write_text
+from ident3d.scene.world import World
 from ident3d.storage.manifest import DATA_FOLDER, Manifest, native_splits
 
 __all__ = ["CARD_NAME", "card", "write_card"]
@@ -19,7 +20,7 @@ _LARGEST_SIZE = "1M<n<10M"
 
 _HEADER = """\
 ---
-pretty_name: 3DIdent
+pretty_name: {title}
 license: {licence}
 size_categories:
 - {size}
@@ -50,9 +51,9 @@ _FEATURES = """\
     length: {width}"""
 
 _INTRODUCTION = """\
-# 3DIdent
+# {title}
 
-Images of a teapot over a coloured ground, each with the {width} latents that it was rendered from, to test whether an
+Images of {scene}, each with the {width} latents that it was rendered from, to test whether an
 encoder finds the factors that made an image. The latents are raw: every factor lies in [-1, 1] and maps linearly to
 its physical range below.{positives}
 
@@ -131,7 +132,13 @@ def card(manifest: Manifest, splits: list[str], licence: str = "mit") -> str:
         licence: the licence as Hugging Face spells it.
     """
     positives = "" if manifest.pairs is None else _POSITIVES.format(conditional=manifest.pairs)
-    introduction = _INTRODUCTION.format(width=len(manifest.factors), positives=positives, progress=_progress(manifest))
+    introduction = _INTRODUCTION.format(
+        title=_title(manifest),
+        scene="a rendered scene" if _is_variant(manifest) else "a teapot over a coloured ground",
+        width=len(manifest.factors),
+        positives=positives,
+        progress=_progress(manifest),
+    )
     hue_map = str(manifest.render.get("hue_map"))
     return "\n".join(
         (
@@ -152,11 +159,24 @@ def _header(manifest: Manifest, splits: list[str], licence: str) -> str:
     first = _FEATURES.format(suffix="", width=len(manifest.factors))
     second = _FEATURES.format(suffix="_pos", width=len(manifest.factors)).split("\n", 2)[2]
     return _HEADER.format(
+        title=_title(manifest),
         licence=json.dumps(licence),  # a string of JSON is one of YAML
         size=next((name for below, name in _SIZES if planned < below), _LARGEST_SIZE),
         files="".join(files) or " []",
         features=first if manifest.pairs is None else f"{first}\n{second}",
     )
+
+
+def _is_variant(manifest: Manifest) -> bool:
+    """Return whether a dataset shows another world than 3DIdent, as far as that is known."""
+    known = World().to_json()
+    world = manifest.render.get("world")
+    told = {"factors": manifest.factors.to_json(), **(world if isinstance(world, Mapping) else {})}
+    return any(told[key] != known.get(key) for key in told)
+
+
+def _title(manifest: Manifest) -> str:
+    return "A variant of 3DIdent" if _is_variant(manifest) else "3DIdent"
 
 
 def _progress(manifest: Manifest) -> str:
@@ -177,6 +197,8 @@ def _factors(factors: Factors) -> str:
     ]
     head = "| column | factor | group | physical value at -1 | at 1 | unit |\n|---|---|---|---|---|---|"
     units = "`bu` are Blender units. Colours are hues on a circle; an angle of 2 pi is one turn."
+    if any(factor.unit == "1" for factor in factors):
+        units += " A factor of unit 1 is a plain number."
     return "\n".join(("## Factors\n", head, *rows, "", units, ""))
 
 

@@ -229,6 +229,10 @@ def _is_split_name(name: str) -> bool:
     return name.isprintable() and 0 < len(name) <= _LONGEST_NAME and name[0] not in ". " and not set(name) & set("/\\:")
 
 
+def _is_named(items: Any) -> bool:
+    return isinstance(items, list | tuple) and all(isinstance(item, Mapping) and "name" in item for item in items)
+
+
 def _differences(ours: Any, theirs: Any, path: str) -> list[str]:
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         keys = [*ours, *(key for key in theirs if key not in ours)]
@@ -240,4 +244,6 @@ def _differences(ours: Any, theirs: Any, path: str) -> list[str]:
     if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
         return [line for k, (a, b) in pairs for line in _differences(a, b, f"{path}[{k}]")]
+    if _is_named(ours) and _is_named(theirs):  # of different lengths: factors or lights of another world
+        return _differences({item["name"]: item for item in ours}, {item["name"]: item for item in theirs}, path)
     return [] if ours == theirs else [f"{path}: {ours!r} against {theirs!r}"]

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ident3d.factors import FACTORS, Factor, Factors
 from ident3d.latents import sample_latents
+from ident3d.scene.world import World
 from ident3d.storage.card import card, write_card
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
@@ -86,3 +88,18 @@ def test_the_card_says_what_there_is_to_know(tmp_path):
     assert "not recorded" in card(replace(MANIFEST, render={}, seed=None), ["train"])
     given = card(replace(MANIFEST, latents={"train": "ab", "test": "uniform"}), ["train"])
     assert "| latents | train: given (SHA-256 ab); test: uniform in [-1, 1], by seed and row |" in given
+
+
+def test_the_card_of_a_variant_does_not_speak_of_the_teapot():
+    world = World().to_json()
+    scene = {key: world[key] for key in ("camera", "bodies", "lights")}
+    plain = replace(MANIFEST, render=MANIFEST.render | {"world": scene})
+    assert card(plain, ["train"]) == card(MANIFEST, ["train"])
+    assert "Images of a teapot over a coloured ground, each with the 10 latents" in card(plain, ["train"])
+    dark = replace(MANIFEST, render=MANIFEST.render | {"world": scene | {"lights": []}})
+    more = replace(MANIFEST, factors=Factors((*FACTORS, Factor("saturation", "colour", 0.0, 1.0, "1"))))
+    for variant, count in ((dark, 10), (more, 11)):
+        text = card(variant, ["train"])
+        assert _header(text)["pretty_name"] == "A variant of 3DIdent"
+        assert f"Images of a rendered scene, each with the {count} latents" in text
+    assert "A factor of unit 1 is a plain number" in card(more, ["train"])

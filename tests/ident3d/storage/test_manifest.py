@@ -54,6 +54,16 @@ def test_differences_name_the_setting_by_its_path():
     ]
 
 
+def test_differences_between_lists_of_named_things_name_those_that_differ():
+    factors = Factors((*MANIFEST.factors[1:], Factor("size", "size", 1.0, 2.0, "bu")))
+    longer = replace(MANIFEST, factors=Factors((*factors, Factor("tint", "hue", 0.0, 1.0, "rad"))))
+    [gone, size, tint] = MANIFEST.differences(longer)
+    assert gone.startswith("factors.position_x: {'name': 'position_x'")
+    assert gone.endswith("against None")
+    assert size.startswith("factors.size: None against {'name': 'size'")
+    assert tint.startswith("factors.tint: None against")
+
+
 def test_the_fingerprint_is_that_of_what_a_split_shows():
     train = MANIFEST.fingerprint("train")
     same = replace(MANIFEST, rows_per_shard=5, splits={"train": 25, "test": 99}).with_shards((RECORD,))

@@ -116,6 +116,7 @@ def test_a_folder_that_is_called_like_a_command_is_a_folder(tmp_path, monkeypatc
         (("check", "--help"), ("--quality",)),
         (("traversal", "--help"), ("--steps",)),
         (("contact-sheet", "--help"), ("--count",)),
+        (("world", "--help"), ("--out",)),
     ],
 )
 def test_every_command_has_a_help_with_an_example(capsys, arguments, words):
