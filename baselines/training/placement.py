@@ -15,30 +15,36 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from baselines.training.options import Precision
 from ident3d.device import named_device, usable_device
 
-__all__ = ["JointBatchNorm2d", "Placement", "is_first_process", "join_batch_norm", "place"]
+__all__ = ["JointBatchNorm", "Placement", "is_first_process", "join_batch_norm", "place"]
 
 
-class JointBatchNorm2d(nn.BatchNorm2d):
+class JointBatchNorm(_BatchNorm):
     """Batch norm whose statistics in training are those of the batches of all processes, which are equally large."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (B, C, H, W) activations per channel."""
+        """Normalise (B, C) or (B, C, ...) activations per channel."""
         if not self.training:
             return super().forward(x)
+        others = [axis for axis in range(x.ndim) if axis != 1]
         count = x.numel() // x.shape[1] * dist.get_world_size()
         x_full = x.float()
-        mean = _sum_over_processes(x_full.sum((0, 2, 3))) / count
-        centred = x_full - mean[:, None, None]
-        variance = _sum_over_processes(centred.square().sum((0, 2, 3))) / count
+        mean = _sum_over_processes(x_full.sum(others)) / count
+        centred = x_full - _per_channel(mean, x)
+        variance = _sum_over_processes(centred.square().sum(others)) / count
         self._remember(mean.detach(), variance.detach() * (count / (count - 1)))
-        normalised = centred * (variance + self.eps).rsqrt()[:, None, None]
+        normalised = centred * _per_channel((variance + self.eps).rsqrt(), x)
         if self.affine:
-            normalised = normalised * self.weight[:, None, None] + self.bias[:, None, None]
+            normalised = normalised * _per_channel(self.weight, x) + _per_channel(self.bias, x)
         return normalised.to(x.dtype)
+
+    def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002 - torch's name
+        if input.ndim < 2:
+            raise ValueError(f"batch norm takes (B, C) or (B, C, ...), not {tuple(input.shape)}")
 
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
@@ -53,26 +59,31 @@ def join_batch_norm(module: nn.Module, device: torch.device) -> nn.Module:
     """Return a module whose batch norm is over all processes; names and tensors of its state stay as they are.
 
     Args:
-        module: the module, whose batch norms are replaced where they are.
+        module: the module, whose batch norms of one, two and three dimensions are replaced where they are; if it is
+            one itself, what is returned takes its place.
         device: where it is trained.
     """
     if device.type == "cuda":
         joined: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return joined
+    if isinstance(module, _BatchNorm):
+        return _joint(module)
     for name, child in module.named_children():
-        if isinstance(child, nn.BatchNorm2d):
-            setattr(module, name, _joint(child))
-        else:
-            join_batch_norm(child, device)
+        setattr(module, name, join_batch_norm(child, device))
     return module
 
 
-def _joint(norm: nn.BatchNorm2d) -> JointBatchNorm2d:
-    joint = JointBatchNorm2d(
+def _joint(norm: _BatchNorm) -> JointBatchNorm:
+    joint = JointBatchNorm(
         norm.num_features, norm.eps, norm.momentum, affine=norm.affine, track_running_stats=norm.track_running_stats
     )
     joint.load_state_dict(norm.state_dict())
     return joint
+
+
+def _per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """Return (C,) numbers in the shape that goes with (B, C, ...) activations."""
+    return values.view(-1, *(1,) * (x.ndim - 2))
 
 
 def _sum_over_processes(values: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint
 from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_loss
-from baselines.training.placement import JointBatchNorm2d, Placement, join_batch_norm
+from baselines.training.placement import JointBatchNorm, Placement, join_batch_norm
 from baselines.training.progress import Logbook, Schedule, read_metrics
 from baselines.training.run import Run
 from ident3d.randomness import torch_generator
@@ -99,7 +99,7 @@ def test_two_processes_train_as_one_with_the_joined_batch(tmp_path):
 
 def test_joint_batch_norm_has_the_state_of_batch_norm():
     plain, joined = small_encoder(), join_batch_norm(small_encoder(), CPU)
-    assert [type(module) for module in joined if isinstance(module, nn.BatchNorm2d)] == [JointBatchNorm2d] * 2
+    assert [type(module) for module in joined if isinstance(module, JointBatchNorm)] == [JointBatchNorm] * 2
     assert list(joined.state_dict()) == list(plain.state_dict())
     images = torch.rand(4, 3, 8, 8, generator=torch_generator(0, "test/images"))
     assert torch.equal(joined.eval()(images), plain.eval()(images))
@@ -123,3 +123,35 @@ def test_two_processes_train_one_encoder(images_root, tmp_path):
     assert sum("r2" in line for line in lines) == 1
     assert json.loads((tmp_path / "run" / "options.json").read_text())["world_size"] == 2
     assert all(tensor.isfinite().all() for tensor in encoder.state_dict().values())
+
+
+def norms():
+    """Batch norms of one, two and three dimensions, a bare one, and one without parameters of its own."""
+    return [
+        (nn.BatchNorm1d(3), (6, 3)),
+        (nn.Sequential(nn.BatchNorm1d(3, momentum=None)), (6, 3, 5)),
+        (nn.Sequential(nn.Sequential(nn.BatchNorm2d(3, affine=False))), (6, 3, 2, 4)),
+        (nn.BatchNorm3d(3), (6, 3, 2, 2, 2)),
+    ]
+
+
+@pytest.fixture
+def one_process(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("number", range(4))
+def test_joint_batch_norm_of_every_kind_is_batch_norm_of_the_joined_batch(number):
+    (plain, shape), (module, _) = norms()[number], norms()[number]
+    joined = join_batch_norm(module, CPU)
+    assert any(isinstance(part, JointBatchNorm) for part in joined.modules())
+    assert not any(type(part) in {nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d} for part in joined.modules())
+    for step in range(3):
+        x = 2 + torch.randn(shape, generator=torch_generator(0, "test/activations", step))
+        torch.testing.assert_close(joined(x), plain(x), rtol=1e-4, atol=1e-5)
+    for name, tensor in plain.state_dict().items():
+        torch.testing.assert_close(joined.state_dict()[name], tensor)
+    torch.testing.assert_close(joined.eval()(x), plain.eval()(x))
