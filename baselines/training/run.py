@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock, Timeout
 
 from baselines.recipes import Recipe, find_recipe, read_recipe
 from baselines.training.checkpoint import Checkpoint, load_state
@@ -195,21 +198,36 @@ class Run:
         batch_size = _share_of_batch(recipe.batch_size, placement.world_size)
         stream = build_stream(recipe, part, data, options.seed, batch_size=batch_size)
         trainer = self._trainer(recipe, options, placement, data)
-        self._claim(recipe, options, data, placement)
-        if placement.is_first:
-            remove_unfinished(self.checkpoint_path)  # what a run that was killed was writing
-        trainer.resume()
-        stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
-        groups = content_and_style(pair_conditional(recipe, data), len(data.factors))
-        is_resident = _is_resident(options.images.resident, stream, placement)
-        if is_resident:
-            stream = stream.on_device(placement.device)
-        loader = stream.loader(0 if is_resident else options.images.workers)
-        _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, recipe.steps, placement.device)
-        schedule = Schedule(recipe.steps, options.intervals)
-        with Logbook(self.folder, trainer.step, writes=placement.is_first) as logbook:
-            encoder = trainer.model.encoder
-            trainer.train(loader, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
+        with self._locked() if placement.is_first else nullcontext():
+            self._claim(recipe, options, data, placement)
+            if placement.is_first:
+                remove_unfinished(self.checkpoint_path)  # what a run that was killed was writing
+            trainer.resume()
+            stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
+            groups = content_and_style(pair_conditional(recipe, data), len(data.factors))
+            is_resident = _is_resident(options.images.resident, stream, placement)
+            if is_resident:
+                stream = stream.on_device(placement.device)
+            loader = stream.loader(0 if is_resident else options.images.workers)
+            _LOG.info("%s: step %d of %d, on %s", self.folder, trainer.step, recipe.steps, placement.device)
+            schedule = Schedule(recipe.steps, options.intervals)
+            with Logbook(self.folder, trainer.step, writes=placement.is_first) as logbook:
+                encoder = trainer.model.encoder
+                trainer.train(loader, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other trainings out of the folder; the system lets go of the lock when a process ends in any way."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / ".lock"
+        path.touch()  # FileLock would retry forever where no file can be made
+        try:
+            with FileLock(path, timeout=0):
+                yield
+        except Timeout as error:
+            raise Ident3DError(
+                f"another training is running in {self.folder}; wait for its end, or choose another folder with --out"
+            ) from error
 
     def _trainer(self, recipe: Recipe, options: TrainingOptions, placement: Placement, data: ThreeDIdent) -> Trainer:
         several = placement.world_size > 1

@@ -146,3 +146,18 @@ def test_images_that_are_too_small_for_bfloat16_on_a_cpu_are_refused(images_root
     with pytest.raises(ValueError, match=r"at least 64x64, not 32x32; choose --precision float32"):
         Run(tmp_path / "run").train(RECIPE, OPTIONS, images_root, half)
     assert not (tmp_path / "run").exists()
+
+
+def test_two_trainings_in_one_folder_at_once_are_refused(images_root, tmp_path, monkeypatch):
+    run, second = Run(tmp_path), []
+
+    def evaluate(*_):
+        with pytest.raises(Ident3DError, match=r"another training is running in .*; wait for its end, or choose"):
+            Run(tmp_path).train(RECIPE, OPTIONS, images_root, CPU)
+        second.append(Checkpoint.read(run.checkpoint_path).step)
+        return {"r2": 0.0}
+
+    monkeypatch.setattr("baselines.training.run.evaluate", evaluate)
+    run.train(RECIPE, OPTIONS, images_root, CPU)
+    assert second == [2]
+    run.train(up_to(5), OPTIONS, images_root, CPU)  # the folder is free again
