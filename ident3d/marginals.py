@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ident3d.arguments import check_count
@@ -35,7 +36,9 @@ class Marginal:
         if not isinstance(self.law, Conditional):
             raise TypeError(f"a marginal is made of a conditional, such as Normal(1.0), not of {self.law!r}")
 
-    def sample(self, n: int, space: Space, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+    def sample(
+        self, n: int, space: Space, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "{n} {space.dim}"]:
         """Draw latents.
 
         Args:
@@ -45,7 +48,7 @@ class Marginal:
             dtype: their float dtype.
 
         Returns:
-            (n, dim) of ``dtype``.
+            Latents of ``dtype``.
 
         Raises:
             TypeError: if generator is no torch.Generator or dtype no float dtype.
@@ -58,15 +61,15 @@ class Marginal:
             raise TypeError(f"latents have a floating-point dtype, not {dtype}")
         return self.law.sample(self._centres(n, space, generator.device, dtype), space, generator)
 
-    def log_prob(self, z: Tensor, space: Space) -> Tensor:
+    def log_prob(self, z: Float[Tensor, "*batch dim"], space: Space) -> Float[Tensor, "*batch"]:
         """Return the normalised log density of latents, in nats.
 
         Args:
-            z: (..., dim) latents, any float dtype; outside a box they have density 0.
+            z: latents, any float dtype; outside a box they have density 0.
             space: the space that they live in.
 
         Returns:
-            (...) log densities with respect to the space's natural measure, in z's dtype but at least float32.
+            Log densities with respect to the space's natural measure, in z's dtype but at least float32.
 
         Raises:
             TypeError: if z is no floating-point tensor.

@@ -7,9 +7,10 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from ident3d.arguments import check_count
@@ -44,7 +45,7 @@ class Space(ABC):
         """The point that a marginal is centred on: the box's middle, the origin, or the sphere's first pole."""
 
     @abstractmethod
-    def contains(self, z: Tensor) -> Tensor:
+    def contains(self, z: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """Return which points lie in the space, up to rounding in their own dtype.
 
         Args:
@@ -55,14 +56,14 @@ class Space(ABC):
         """
 
     @abstractmethod
-    def settle(self, z: Tensor) -> Tensor:
+    def settle(self, z: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Move points that are in the space up to rounding into it, in their own dtype: (..., dim) to (..., dim)."""
 
     @abstractmethod
-    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+    def uniform(self, n: int, generator: torch.Generator) -> Float64[Tensor, "{n} {self.dim}"]:
         """Draw (n, dim) float64 points uniformly, on the generator's device; ValueError where that is not possible."""
 
-    def cast(self, z: Tensor, dtype: torch.dtype) -> Tensor:
+    def cast(self, z: Float64[Tensor, "*batch dim"], dtype: torch.dtype) -> Float[Tensor, "*batch dim"]:
         """Round (..., dim) float64 points of the space to ``dtype`` without leaving the space."""
         return self.settle(z).to(dtype)
 
@@ -129,21 +130,21 @@ class Box(Space):
         """The middle of the box."""
         return (self.low + self.width / 2,) * self.dim
 
-    def contains(self, z: Tensor) -> Tensor:
+    def contains(self, z: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """Return which points lie between the walls, up to rounding; see :meth:`Space.contains`."""
         slack = self.width * max(_BOX_TOLERANCE, 2 * torch.finfo(z.dtype).eps)
         return ((z >= self.low - slack) & (z <= self.high + slack)).all(-1)
 
-    def settle(self, z: Tensor) -> Tensor:
+    def settle(self, z: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Clamp points to the walls."""
         low, high = _walls(self.low, self.high, z.dtype)
         return z.clamp(low, high)
 
-    def cast(self, z: Tensor, dtype: torch.dtype) -> Tensor:
+    def cast(self, z: Float64[Tensor, "*batch dim"], dtype: torch.dtype) -> Float[Tensor, "*batch dim"]:
         """Round points of the box to ``dtype``; none rounds past a wall."""
         return self.settle(z.to(dtype))
 
-    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+    def uniform(self, n: int, generator: torch.Generator) -> Float64[Tensor, "{n} {self.dim}"]:
         """Draw (n, dim) float64 points uniformly, on the generator's device."""
         unit = torch.rand(n, self.dim, dtype=torch.float64, device=generator.device, generator=generator)
         return unit.mul_(self.width).add_(self.low)
@@ -179,17 +180,17 @@ class Sphere(Space):
         """The pole (radius, 0, ..., 0)."""
         return (self.radius,) + (0.0,) * (self.dim - 1)
 
-    def contains(self, z: Tensor) -> Tensor:
+    def contains(self, z: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """Return which points have the sphere's radius, up to rounding; see :meth:`Space.contains`."""
         slack = max(_SPHERE_TOLERANCE, 4 * torch.finfo(z.dtype).eps)
         norm: Tensor = torch.linalg.vector_norm(z.double(), dim=-1)
         return (norm / self.radius - 1).abs() <= slack
 
-    def settle(self, z: Tensor) -> Tensor:
+    def settle(self, z: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Project points radially onto the sphere."""
         return torch.nn.functional.normalize(z, dim=-1) * self.radius
 
-    def uniform(self, n: int, generator: torch.Generator) -> Tensor:
+    def uniform(self, n: int, generator: torch.Generator) -> Float64[Tensor, "{n} {self.dim}"]:
         """Draw (n, dim) float64 points uniformly, on the generator's device."""
         normal = torch.randn(n, self.dim, dtype=torch.float64, device=generator.device, generator=generator)
         return self.settle(normal)
@@ -213,15 +214,15 @@ class Unbounded(Space):
         """The origin."""
         return (0.0,) * self.dim
 
-    def contains(self, z: Tensor) -> Tensor:
+    def contains(self, z: Float[Tensor, "*batch dim"]) -> Bool[Tensor, "*batch"]:
         """Return which points are finite."""
         return z.isfinite().all(-1)
 
-    def settle(self, z: Tensor) -> Tensor:
+    def settle(self, z: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return the points as they are."""
         return z
 
-    def uniform(self, n: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002 - the signature of every space
+    def uniform(self, n: int, generator: torch.Generator) -> NoReturn:  # noqa: ARG002 - the signature of every space
         """Raise ValueError: an unbounded space has no uniform distribution."""
         raise ValueError("an unbounded space has no uniform distribution; use a Box or a Sphere")
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from ident3d.factors import FACTORS, Factors
@@ -67,16 +68,18 @@ class Conditional(ABC):
 
     spaces: ClassVar[tuple[type[Space], ...]]
 
-    def sample(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+    def sample(
+        self, z: Float[Tensor, "*batch dim"], space: Space, generator: torch.Generator
+    ) -> Float[Tensor, "*batch dim"]:
         """Draw one positive for each anchor.
 
         Args:
-            z: (..., dim) anchors in the space, any float dtype and device. The numbers are drawn in float64.
+            z: anchors in the space, of any float dtype, on any device. The numbers are drawn in float64.
             space: the space that the latents live in.
             generator: source of the randomness, on the anchors' device.
 
         Returns:
-            (..., dim) positives in the space, with the anchors' dtype and device.
+            Positives in the space, with the anchors' dtype and device.
 
         Raises:
             TypeError: if z is no floating-point tensor, or generator no torch.Generator.
@@ -90,16 +93,18 @@ class Conditional(ABC):
             anchors = space.settle(z.reshape(-1, space.dim).double())
             return space.cast(self.sample_unchecked(anchors, space, generator), z.dtype).reshape(z.shape)
 
-    def log_prob(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
+    def log_prob(
+        self, z_pos: Float[Tensor, "*batch dim"], z: Float[Tensor, "*batch dim"], space: Space
+    ) -> Float[Tensor, "*batch"]:
         """Return the normalised log density of positives, in nats.
 
         Args:
-            z_pos: (..., dim) positives; on a box, positives outside it have density 0.
-            z: (..., dim) anchors in the space.
+            z_pos: positives; on a box, positives outside it have density 0.
+            z: anchors in the space.
             space: the space that the latents live in.
 
         Returns:
-            (...) log densities with respect to the space's natural measure, computed in float64, in z_pos's dtype but
+            Log densities with respect to the space's natural measure, computed in float64, in z_pos's dtype but
             at least float32.
 
         Raises:
@@ -168,12 +173,16 @@ class Conditional(ABC):
         )
 
     @abstractmethod
-    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
-        """Draw positives, (B, dim) float64, for (B, dim) float64 anchors that lie in the space to the last digit."""
+    def sample_unchecked(
+        self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
+        """Draw positives for anchors that lie in the space to the last digit."""
 
     @abstractmethod
-    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
-        """Return log densities, (B,) float64, of (B, dim) float64 points that lie in the space to the last digit."""
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
+        """Return log densities of points that lie in the space to the last digit."""
 
     def __str__(self) -> str:
         numbers = (f"{field.name}={_text(getattr(self, field.name))}" for field in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -320,6 +329,6 @@ def positive(value: Any, what: str, *, or_zero: bool = False) -> float:
     return number
 
 
-def as_tensor(scales: Scales, device: torch.device) -> Tensor:
+def as_tensor(scales: Scales, device: torch.device) -> Float64[Tensor, "*dim"]:
     """Return scales as a float64 tensor on ``device``: () for one number, (dim,) for one per factor."""
     return torch.tensor(scales, dtype=torch.float64, device=device)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from ident3d.conditionals.conditional import (
@@ -40,20 +41,19 @@ _NODES = 16
 _NUMBERS = 2**22  # numbers held at a time, to bound the memory
 
 
-def projected_log_density(u: Tensor, z: Tensor, scale: Tensor, p: float) -> Tensor:
+def projected_log_density(
+    u: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], scale: Float64[Tensor, "*dim"], p: float
+) -> Float64[Tensor, " batch"]:
     """Return ln of the integral of r^(n-1) exp(-sum |(r u - z) / scale|^p) over r > 0.
 
     Less the logarithm of the integral of exp(-sum |(x - z) / scale|^p) over R^n, that is the log density, with respect
     to the surface measure, of x / |x| for an x distributed as exp(-sum |(x - z) / scale|^p).
 
     Args:
-        u: (B, n) float64 points on the unit sphere.
-        z: (B, n) float64 anchors.
-        scale: () or (n,) float64 scales.
+        u: points on the unit sphere.
+        z: anchors.
+        scale: one scale, or one per factor.
         p: the exponent, 1 or larger, so that the integrand is log-concave.
-
-    Returns:
-        (B,) float64.
     """
     slope, offset = u / scale, z / scale
     if p == 2:
@@ -139,12 +139,12 @@ class ExponentialPower(FactorwiseConditional):
     def power(self) -> float:
         """The exponent p, 1 or larger."""
 
-    def log_density(self, x: Tensor) -> Tensor:
+    def log_density(self, x: Float64[Tensor, "*batch"]) -> Float64[Tensor, "*batch"]:
         """Return -|x|^p; see :meth:`FactorwiseConditional.log_density`."""
         return -x.abs().pow(self.power)
 
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw x without walls: (n,) float64, on the generator's device."""
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
         far = torch.full((n,), torch.inf, dtype=torch.float64, device=generator.device)
         return self.draw_between(far, far, generator)
 
@@ -161,7 +161,9 @@ class ExponentialPower(FactorwiseConditional):
         self.check(space)
         return Conditional.coordinates(self, space) if isinstance(space, Sphere) else super().coordinates(space)
 
-    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
         """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
         if not isinstance(space, Sphere):
             return super().log_prob_unchecked(z_pos, z, space)
@@ -172,16 +174,15 @@ class ExponentialPower(FactorwiseConditional):
         return unit - log_mass.sum(-1) + math.log(space.radius)
 
 
-def two_sided_uniform(left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+def two_sided_uniform(
+    left: Float64[Tensor, "*batch"], right: Float64[Tensor, "*batch"], generator: torch.Generator
+) -> Float64[Tensor, "*batch"]:
     """Draw uniformly from the open interval (-left, right).
 
     Args:
-        left: float64 tensor, 0 or larger.
-        right: float64 tensor of the same shape.
+        left: 0 or larger.
+        right: 0 or larger.
         generator: source of the randomness.
-
-    Returns:
-        float64 tensor of that shape.
     """
     unit = torch.rand(left.shape, dtype=torch.float64, device=left.device, generator=generator)
     return unit.clamp_(min=2.0**-54) * (left + right) - left
@@ -215,7 +216,9 @@ class GeneralizedNormal(ExponentialPower):
         """The exponent p."""
         return self.p
 
-    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
         drawn = draw_by_rejection(
@@ -241,8 +244,10 @@ class GeneralizedNormal(ExponentialPower):
         tail = -torch.expm1(-self.p * (wall - 1).clamp(min=0)) / (math.e * self.p)
         return wall.clamp(max=1) + tail
 
-    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
         return (power_integral(left, self.p) + power_integral(right, self.p)).log()
 
 
@@ -266,13 +271,17 @@ class Laplace(ExponentialPower):
         """The exponent p."""
         return 1.0
 
-    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         mass = two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator)
         return -mass.sign() * torch.log1p(-mass.abs())
 
-    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
         return (-torch.expm1(-left) - torch.expm1(-right)).log()
 
 
@@ -307,13 +316,17 @@ class Normal(ExponentialPower):
             return tuple(_SQRT_2 * sigma for sigma in self.sigma)
         return _SQRT_2 * self.sigma
 
-    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         # erf is odd and precise near 0, so both tails and both narrow and wide walls keep their digits.
         return torch.erfinv(two_sided_uniform(torch.erf(left), torch.erf(right), generator))
 
-    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right], in the shape of ``left``."""
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
         return (torch.erf(left) + torch.erf(right)).log() + (_HALF_LOG_PI - math.log(2))
 
     def mutual_information(self, space: Space) -> float:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from ident3d.conditionals.conditional import Conditional, Coordinate, Scales, as_tensor
@@ -49,19 +50,16 @@ class FactorwiseConditional(Conditional):
     spaces: ClassVar[tuple[type[Space], ...]] = (Box, Unbounded)
 
     @abstractmethod
-    def log_density(self, x: Tensor) -> Tensor:
+    def log_density(self, x: Float64[Tensor, "*batch"]) -> Float64[Tensor, "*batch"]:
         """Return the logarithm of the density of x, up to a constant.
 
         Args:
-            x: (...) float64 displacements in units of the scale.
-
-        Returns:
-            (...) float64.
+            x: displacements in units of the scale.
         """
 
     @abstractmethod
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw x without walls: (n,) float64, on the generator's device."""
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
 
     @property
     def scales(self) -> Scales:
@@ -74,17 +72,19 @@ class FactorwiseConditional(Conditional):
         """The number of factors that the scales are given for; None where one scale holds for any number of them."""
         return len(self.scales) if isinstance(self.scales, tuple) else None
 
-    def draw_between(self, left: Tensor, right: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw x between walls; here by drawing without walls until all are between theirs.
 
         Args:
-            left: (B, dim) float64 distances to the lower wall, in units of the scale, 0 or larger; infinite where
+            left: distances to the lower wall, in units of the scale, 0 or larger; infinite where
                 there is none.
-            right: (B, dim) float64 distances to the upper wall.
+            right: distances to the upper wall.
             generator: source of the randomness.
 
         Returns:
-            (B, dim) float64 in [-left, right]; rounding may overstep a wall by an ulp.
+            Numbers in [-left, right]; rounding may overstep a wall by an ulp.
         """
         low, high = -left.flatten(), right.flatten()
 
@@ -94,8 +94,10 @@ class FactorwiseConditional(Conditional):
 
         return draw_by_rejection(low, propose, generator).view_as(left)
 
-    def log_mass(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return ln of the integral of exp(log_density(x)) over [-left, right], in the shape of ``left``."""
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(log_density(x)) over [-left, right]."""
         return truncated(self.log_density, left, right).log_mass
 
     def mean_square(self, width: float) -> float:
@@ -123,12 +125,16 @@ class FactorwiseConditional(Conditional):
         scales = self.scales if isinstance(self.scales, tuple) else (self.scales,) * space.dim
         return tuple(_Scaled(self, scale) for scale in scales)
 
-    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+    def sample_unchecked(
+        self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw positives between the walls; see :meth:`Conditional.sample_unchecked`."""
         scale = as_tensor(self.scales, z.device)
         return z + scale * self.draw_between(*distance_to_walls(z, scale, space), generator)
 
-    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
         """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
         scale = as_tensor(self.scales, z.device)
         log_mass = self.log_mass(*distance_to_walls(z, scale, space)) + scale.log()

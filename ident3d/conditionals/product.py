@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from ident3d.conditionals.conditional import CONDITIONALS, Conditional, Coordinate, columns_by_name
@@ -82,14 +83,18 @@ class Product(Conditional):
         }
         return tuple(laws[column] for column in range(space.dim))
 
-    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+    def sample_unchecked(
+        self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw each part's factors; see :meth:`Conditional.sample_unchecked`."""
         z_pos = torch.empty_like(z)
         for columns, part in self.parts:
             z_pos[:, columns] = part.sample_unchecked(z[:, columns], replace(space, dim=len(columns)), generator)
         return z_pos
 
-    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
         """Return the sum of the parts' log densities; see :meth:`Conditional.log_prob_unchecked`."""
         log_density = z.new_zeros(len(z))
         for columns, part in self.parts:

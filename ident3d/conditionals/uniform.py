@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from ident3d.conditionals.conditional import CONDITIONALS, Conditional, Coordinate
@@ -51,11 +52,18 @@ class Uniform(Conditional):
         self.check(space)
         return 0.0
 
-    def sample_unchecked(self, z: Tensor, space: Space, generator: torch.Generator) -> Tensor:
+    def sample_unchecked(
+        self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
         """Draw positives anywhere in the space; see :meth:`Conditional.sample_unchecked`."""
         return space.uniform(len(z), generator).to(z.device)
 
-    def log_prob_unchecked(self, z_pos: Tensor, z: Tensor, space: Space) -> Tensor:  # noqa: ARG002 - the anchor does not matter
+    def log_prob_unchecked(
+        self,
+        z_pos: Float64[Tensor, "batch dim"],
+        z: Float64[Tensor, "batch dim"],  # noqa: ARG002 - the anchor does not matter
+        space: Space,
+    ) -> Float64[Tensor, " batch"]:
         """Return the constant log density; see :meth:`Conditional.log_prob_unchecked`."""
         return z_pos.new_full((len(z_pos),), -space.log_volume)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
 from ident3d.matching.faiss import GpuFlatBackend, bounded_threads, faiss_device, faiss_library
@@ -174,7 +175,9 @@ class CellBackend(Backend):
         """Return the backend for some points: the cells of a k-d tree, or on a GPU all points at once."""
         return cls(points, options.threads) if options.device.type == "cpu" else GpuFlatBackend.build(points, options)
 
-    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(
+        self, queries: Float32[Tensor, "queries dim"], banned: Int64[Tensor, " queries"] | None
+    ) -> tuple[Int64[Tensor, "queries candidates"], Bool[Tensor, " queries"]]:
         """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         anchors = np.full(len(queries), -1) if banned is None else banned.numpy()
         parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(queries), _QUERIES_AT_ONCE)]

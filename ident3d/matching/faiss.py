@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
 from ident3d.device import named_device
@@ -133,7 +134,9 @@ class FaissBackend(Backend):
         """Return the backend for some points."""
         return cls(points, options)
 
-    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(
+        self, queries: Float32[Tensor, "queries dim"], banned: Int64[Tensor, " queries"] | None
+    ) -> tuple[Int64[Tensor, "queries candidates"], Bool[Tensor, " queries"]]:
         """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         with bounded_threads(self._options.threads):
             _, found = self._index.search(queries.numpy(), _CANDIDATES)
@@ -235,7 +238,9 @@ class GpuFlatBackend(Backend):
         """Return the backend for some points."""
         return cls(points, options.device)
 
-    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(
+        self, queries: Float32[Tensor, "queries dim"], banned: Int64[Tensor, " queries"] | None
+    ) -> tuple[Int64[Tensor, "queries candidates"], Bool[Tensor, " queries"]]:
         """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         distances, found = self._index.search(queries.numpy(), self._candidates)
         points = torch.from_numpy(found)

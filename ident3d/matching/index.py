@@ -6,6 +6,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from ident3d.arguments import as_numbers, check_count
@@ -48,25 +49,30 @@ _DISTANCES_AT_ONCE = 1 << 22  # an exhaustive search holds this many float64 dis
 
 
 def nearest_candidate(
-    points: Points, queries: Tensor, candidates: Tensor, exclude: Tensor | None
-) -> tuple[Tensor, Tensor]:
+    points: Points,
+    queries: Float32[Tensor, "queries dim"],
+    candidates: Int64[Tensor, "queries candidates"],
+    exclude: Int64[Tensor, " queries"] | None,
+) -> tuple[Int64[Tensor, " queries"], Float64[Tensor, " queries"]]:
     """Return the nearest candidate of each query.
 
     Args:
         points: the points.
-        queries: (Q, d) float32, in the metric of the points.
-        candidates: (Q, k) int64 points, -1 for none.
-        exclude: (Q,) int64 ids that are no answer, or None.
+        queries: in the metric of the points.
+        candidates: points, -1 for none.
+        exclude: ids that are no answer, or None.
 
     Returns:
-        (Q,) int64 ids, -1 where no candidate is left, and (Q,) float64 squared distances.
+        Ids, -1 where no candidate is left, and squared distances.
     """
     ids = points.answers(candidates, exclude)
     squared = _squared_distances(points.coordinates[candidates], queries[:, None])
     return _lowest(ids, squared.masked_fill(ids < 0, torch.inf))
 
 
-def nearest_of_all(points: Points, queries: Tensor, exclude: Tensor | None) -> tuple[Tensor, Tensor]:
+def nearest_of_all(
+    points: Points, queries: Float32[Tensor, "queries dim"], exclude: Int64[Tensor, " queries"] | None
+) -> tuple[Int64[Tensor, " queries"], Float64[Tensor, " queries"]]:
     """Return the nearest point of each query by looking at all of them; see :func:`nearest_candidate`."""
     every = torch.arange(len(points), device=queries.device)
     rows = max(1, _DISTANCES_AT_ONCE // len(points))

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Bool, Float32, Float64, Int64, Num
 from torch import Tensor
 
 from ident3d.arguments import as_numbers
@@ -101,26 +102,28 @@ class Points:
         moved = (None if part is None else part.to(device) for part in parts)
         return Points(self.coordinates.to(device), self.factors, *moved)
 
-    def scaled(self, latents: Tensor) -> Tensor:
-        """Return (..., d) latents / scale as float32, on the latents' device."""
+    def scaled(self, latents: Num[Tensor, "*batch dim"]) -> Float32[Tensor, "*batch dim"]:
+        """Return latents / scale, on the latents' device."""
         return _scaled(latents, self.scale)
 
-    def banned(self, exclude: Tensor) -> Tensor:
-        """Return the point that an excluded id leaves without any id, or -1: (Q,) int64 to (Q,) int64."""
+    def banned(self, exclude: Int64[Tensor, " queries"]) -> Int64[Tensor, " queries"]:
+        """Return the point that an excluded id leaves without any id, or -1."""
         if self.of_id is None or self.second is None:
             return exclude
         point = self.of_id[exclude]
         return torch.where(self.second[point] < 0, point, -1)
 
-    def answers(self, points: Tensor, exclude: Tensor | None) -> Tensor:
+    def answers(
+        self, points: Int64[Tensor, "queries candidates"], exclude: Int64[Tensor, " queries"] | None
+    ) -> Int64[Tensor, "queries candidates"]:
         """Return the lowest id of each point that is not excluded, or -1.
 
         Args:
-            points: (Q, k) int64 points, -1 for none.
-            exclude: (Q,) int64 ids, or None.
+            points: points, -1 for none.
+            exclude: ids, or None.
 
         Returns:
-            (Q, k) int64 ids, -1 where the point has no other id.
+            Ids, -1 where the point has no other id.
         """
         if self.first is None or self.second is None:
             ids, other = points, torch.full_like(points, -1)
@@ -169,31 +172,35 @@ class Backend(ABC):
         """Return the backend for some points, which are on the CPU."""
 
     @abstractmethod
-    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(
+        self, queries: Float32[Tensor, "queries dim"], banned: Int64[Tensor, " queries"] | None
+    ) -> tuple[Int64[Tensor, "queries candidates"], Bool[Tensor, " queries"]]:
         """Return candidates.
 
         Args:
-            queries: (Q, d) float32, Q at least 1, in the metric of the points.
-            banned: (Q,) int64 point that is no answer, -1 for none; or None.
+            queries: one or more, in the metric of the points.
+            banned: the point that is no answer, -1 for none; or None.
 
         Returns:
-            (Q, k) int64 points, -1 for none; and (Q,) bool, whether the query is settled: every point that rounding
+            Points, -1 for none; and whether the query is settled: every point that rounding
             could make the nearest is among its candidates, or, from an approximate backend, there is a candidate
             that is not banned. The others are compared with every point.
         """
 
 
-def is_settled(points: Tensor, least: Tensor, banned: Tensor | None, rounding: Tensor) -> Tensor:
+def is_settled(
+    points: Int64[Tensor, "queries candidates"],
+    least: Float64[Tensor, "queries candidates"],
+    banned: Int64[Tensor, " queries"] | None,
+    rounding: Float64[Tensor, " queries"],
+) -> Bool[Tensor, " queries"]:
     """Return whether everything that may be the nearest is among the candidates of a search of all points.
 
     Args:
-        points: (Q, k) candidates.
-        least: (Q, k) their squared distances, ascending, off by at most ``rounding``.
-        banned: (Q,) points that are no answer, or None.
-        rounding: (Q,) the error.
-
-    Returns:
-        (Q,) bool.
+        points: candidates.
+        least: their squared distances, ascending, off by at most ``rounding``.
+        banned: points that are no answer, or None.
+        rounding: the error.
     """
     allowed = least if banned is None else least.masked_fill(points == banned[:, None], torch.inf)
     return least[:, -1] - allowed.min(dim=1).values > 2 * rounding

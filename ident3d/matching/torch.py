@@ -1,6 +1,7 @@
 """Exact matching in torch, on any device, by comparing every query with every point, block by block."""
 
 import torch
+from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
 from ident3d.device import usable_device
@@ -46,7 +47,9 @@ class TorchBackend(Backend):
         """Return the backend for some points, which it copies to the device."""
         return cls(points.to(options.device))
 
-    def candidates(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(
+        self, queries: Float32[Tensor, "queries dim"], banned: Int64[Tensor, " queries"] | None
+    ) -> tuple[Int64[Tensor, "queries candidates"], Bool[Tensor, " queries"]]:
         """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         at_once = _DISTANCES_AT_ONCE.get(queries.device.type, _DISTANCES_AT_ONCE["cpu"])
         rows = max(1, at_once // len(self._norms))

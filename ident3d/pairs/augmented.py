@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from ident3d.pairs.stream import PairBatch, PairData, PairStream
@@ -13,28 +14,36 @@ from ident3d.pairs.stream import PairBatch, PairData, PairStream
 __all__ = ["CHANGES", "AugmentedPairs", "SimCLRViews", "brightness", "contrast", "hue", "luminance", "saturation"]
 
 
-def luminance(images: Tensor) -> Tensor:
-    """Return (B, 1, H, W): the grey value, weighted as in ITU-R 601."""
+def luminance(images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 1 height width"]:
+    """Return the grey value, weighted as in ITU-R 601."""
     weights = images.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
     return (images * weights).sum(dim=1, keepdim=True)
 
 
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
+def brightness(
+    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
     """Multiply every value by ``factor``."""
     return _blend(images, torch.zeros_like(images), factor)
 
 
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
+def contrast(
+    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
     """Scale values about the image's mean grey by ``factor``."""
     return _blend(images, luminance(images).mean(dim=(1, 2, 3), keepdim=True), factor)
 
 
-def saturation(images: Tensor, factor: Tensor) -> Tensor:
+def saturation(
+    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
     """Scale values about the pixel's grey by ``factor``."""
     return _blend(images, luminance(images), factor)
 
 
-def hue(images: Tensor, turn: Tensor) -> Tensor:
+def hue(
+    images: Float[Tensor, "batch 3 height width"], turn: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
     """Turn the hue of every pixel by ``turn``, in turns of the circle, keeping HSV saturation and value."""
     value, brightest = images.max(dim=1, keepdim=True)
     chroma = value - images.amin(dim=1, keepdim=True)
@@ -100,23 +109,22 @@ class SimCLRViews:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is in [0, 1], not {getattr(self, name)}")
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(
+        self, images: UInt8[Tensor, "batch 3 height width"], generator: torch.Generator
+    ) -> UInt8[Tensor, "batch 3 height width"]:
         """Return one view of each image.
 
         Args:
-            images: (B, 3, H, W) uint8, on any device.
+            images: on any device.
             generator: source of the randomness, on the CPU, so that views are the same on every device.
-
-        Returns:
-            (B, 3, H, W) uint8.
         """
         boxes = self.crops(len(images), images.shape[2], images.shape[3], generator)
         views = crop_and_resize(images.float() / 255, boxes.to(images.device))
         views = self._distort(views, generator)
         return views.mul(255).round_().to(torch.uint8, memory_format=torch.channels_last)
 
-    def crops(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:
-        """Draw n crops: (n, 4) int64, top, left, height and width in pixels.
+    def crops(self, n: int, height: int, width: int, generator: torch.Generator) -> Int64[Tensor, "{n} 4"]:
+        """Draw n crops: top, left, height and width in pixels.
 
         Area and ratio are drawn until the crop fits into the image, ten times at most; else it is the largest
         crop in the middle with an allowed ratio.
@@ -154,12 +162,14 @@ class SimCLRViews:
         return torch.where(grey[:, None, None, None], luminance(views), views)
 
 
-def crop_and_resize(images: Tensor, boxes: Tensor) -> Tensor:
+def crop_and_resize(
+    images: Float[Tensor, "batch 3 height width"], boxes: Int64[Tensor, "batch 4"]
+) -> Float[Tensor, "batch 3 height width"]:
     """Cut a box out of each image and resize it to the image's size, bilinearly.
 
     Args:
-        images: (B, 3, H, W) float.
-        boxes: (B, 4) int64, top, left, height and width in pixels; crops are never shrunk, so nothing aliases.
+        images: the images.
+        boxes: top, left, height and width in pixels; crops are never shrunk, so nothing aliases.
     """
     axes = []
     for axis, size in enumerate(images.shape[2:]):

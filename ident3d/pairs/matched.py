@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -131,15 +132,15 @@ class PositivePairs(PairStream):
             factors=self.data.factors,
         )
 
-    def match(self, number: int) -> Tensor:
-        """Return the ids of batch ``number``, without its images: (2, B) int64, anchors and positives."""
+    def match(self, number: int) -> Int64[Tensor, "2 batch"]:
+        """Return the ids of batch ``number``, without its images: anchors and positives."""
         check_count(number, "the number of a batch", 0)
         anchors = self._anchors(number)
         targets = self.conditional.sample(self._latents(anchors), self.space, self._generator("targets", number))
         positives, _ = self.index.match(targets, exclude=anchors)
         return torch.stack([anchors, positives])
 
-    def batch_of(self, number: int, ids: Tensor) -> PairBatch:
+    def batch_of(self, number: int, ids: Int64[Tensor, "2 batch"]) -> PairBatch:
         """Return batch ``number``, whose ids :meth:`match` has found, with its images."""
         return self._finished(self._imaged(number, ids))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import torch
+from jaxtyping import Float32, Int64, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -47,8 +48,8 @@ class PairData(Protocol):
     def __len__(self) -> int:
         """Return N."""
 
-    def pixels(self, rows: Tensor) -> Tensor:
-        """Return the (B, H, W, 3) uint8 images of (B,) int64 rows."""
+    def pixels(self, rows: Int64[Tensor, " batch"]) -> UInt8[Tensor, "batch height width 3"]:
+        """Return the images of rows."""
 
 
 class RenderedPairData(PairData, Protocol):
@@ -103,19 +104,19 @@ class PairBatch:
     Attributes:
         x: uint8 images of the anchors, or what a transform makes of them.
         x_pos: likewise, of the positives.
-        z: (B, d) float32 latents of the anchors.
-        z_pos: (B, d) float32 latents of the positives.
-        ids: (B,) int64, rows of the dataset that the anchors are.
-        ids_pos: (B,) int64, likewise of the positives; the anchors' own for exact and augmented pairs.
+        z: latents of the anchors.
+        z_pos: latents of the positives.
+        ids: rows of the dataset that the anchors are.
+        ids_pos: likewise of the positives; the anchors' own for exact and augmented pairs.
         number: the batch's place in the stream.
     """
 
     x: Tensor
     x_pos: Tensor
-    z: Tensor
-    z_pos: Tensor
-    ids: Tensor
-    ids_pos: Tensor
+    z: Float32[Tensor, "batch dim"]
+    z_pos: Float32[Tensor, "batch dim"]
+    ids: Int64[Tensor, " batch"]
+    ids_pos: Int64[Tensor, " batch"]
     number: int
 
     def __len__(self) -> int:
@@ -172,8 +173,8 @@ class ResidentImages:
     def __len__(self) -> int:
         return len(self.latents)
 
-    def pixels(self, rows: Tensor) -> Tensor:
-        """Return the (B, H, W, 3) uint8 images of (B,) rows, on the device."""
+    def pixels(self, rows: Int64[Tensor, " batch"]) -> UInt8[Tensor, "batch height width 3"]:
+        """Return the images of rows, on the device."""
         return self._pixels.index_select(0, rows.to(self.device))
 
 
