@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +52,7 @@ class Board:
             raise FileNotFoundError(f"there is no board {folder}; make the folder to begin a new one")
         board = cls(folder, read_tracks(folder))
         for path in sorted((folder / _ENTRIES).rglob("*")):
-            if (path.is_dir() and not path.is_symlink()) or path.name == ".gitkeep":
+            if (path.is_dir() and not path.is_symlink()) or path.name == ".gitkeep" or _is_unfinished(path):
                 continue
             name = path.relative_to(folder).as_posix()
             name = name if name.isprintable() else ascii(name)  # it comes to stand in the generated files
@@ -62,6 +64,12 @@ class Board:
             else:
                 board.entries[name] = entry
         return board
+
+    def track(self, name: str) -> Track:
+        """Return a track by its name; ValueError with the known names if there is none."""
+        if name not in self.tracks:
+            raise ValueError(self._unknown_track(name))
+        return self.tracks[name]
 
     def path_of(self, entry: Entry) -> str:
         """Return where an entry belongs, relative to the folder."""
@@ -75,14 +83,17 @@ class Board:
                 or the same embeddings are there already.
         """
         if entry.track not in self.tracks:
-            raise BoardError(f"no track {entry.track!r}; the tracks are {', '.join(self.tracks)}")
+            raise BoardError(self._unknown_track(entry.track))
         path = self.folder / self.path_of(entry)
-        if path.exists():
-            raise BoardError(f"{entry.name!r} has a revision {entry.revision}: raise the revision in the submission")
         faults = self.conflicts({**self.entries, self.path_of(entry): entry})
         if faults:
             raise BoardError("\n  - ".join(["the entry does not fit the board:", *faults]))
-        write_text(path, entry.sealed().to_json())
+        try:
+            _write_new(path, entry.sealed().to_json())
+        except FileExistsError:
+            raise BoardError(
+                f"{entry.name!r} has a revision {entry.revision}: raise the revision in the submission"
+            ) from None
         return path
 
     def replace(self, name: str, entry: Entry) -> None:
@@ -108,14 +119,31 @@ class Board:
                 faults.append(f"{track}: the same embeddings ({sha256[:12]}) stand under {', '.join(sorted(names))}")
         return faults
 
+    def _unknown_track(self, name: str) -> str:
+        return f"unknown track {name!r}; choose from {', '.join(self.tracks)}"
+
     def _misplaced(self, entry: Entry, name: str) -> list[str]:
         if entry.track not in self.tracks:
-            return [f"no track {entry.track!r}; the tracks are {', '.join(self.tracks)}"]
+            return [self._unknown_track(entry.track)]
         pinned = self.tracks[entry.track].fingerprints
         faults = [] if name == self.path_of(entry) else [f"the file of this entry is {self.path_of(entry)}"]
         if entry.fingerprint is not None and pinned and entry.fingerprint not in pinned:
-            faults.append(f"the fingerprint {entry.fingerprint} is none of the track's")
+            faults.append(f"the fingerprint {entry.fingerprint} is not among the track's")
         return faults
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file whole; FileExistsError if there is one, even if somebody else writes it at the same time."""
+    finished = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    write_text(finished, text)
+    try:
+        os.link(finished, path)  # unlike a rename, it replaces nothing
+    finally:
+        finished.unlink()
+
+
+def _is_unfinished(path: Path) -> bool:
+    return path.name.startswith(".") and path.suffix == ".tmp"
 
 
 def _read(path: Path) -> tuple[Entry | None, list[str]]:

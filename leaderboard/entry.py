@@ -19,6 +19,10 @@ __all__ = ["SCHEMA_VERSION", "Entry", "Kind", "Result", "Verification", "folded_
 
 SCHEMA_VERSION = 1
 
+# printable characters that show nothing: Unicode's Default_Ignorable_Code_Point, and the blank of Braille
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _SCORE = Rule(what="a number, at most 1", low=-1e6, high=1)
 _NAME = Rule(max_length=80)
 _DATE = Rule(what="a date as YYYY-MM-DD", pattern=r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
@@ -94,7 +98,7 @@ class Entry:
         encoder: the architecture.
         training_data: what it was trained on.
         conditional: the distribution of positive pairs.
-        results: the metrics by name; "r2" at least.
+        results: the metrics by name: "r2" at least, and whatever else was computed.
         role: whether it is ranked, or is shown for the others to be held against.
         source: the publication and place that reported numbers are from; None for recomputed ones.
         links: web addresses.
@@ -145,9 +149,12 @@ class Entry:
     schema_version: int = field(metadata=Rule(choices=(SCHEMA_VERSION,)).metadata, default=SCHEMA_VERSION)
 
     def __post_init__(self) -> None:
-        unknown = {*self.results, *self.claimed} - set(CLAIMED_METRICS)
-        if unknown or "r2" not in self.results:
-            raise ValueError(f"expected results for r2, and for none but {', '.join(CLAIMED_METRICS)}")
+        if "r2" not in self.results:
+            raise ValueError(f"expected results for r2, which entries are ranked by, got {', '.join(self.results)}")
+        if not set(self.claimed) <= set(CLAIMED_METRICS):
+            raise ValueError(f"claimed scores are of {', '.join(CLAIMED_METRICS)}, not of {', '.join(self.claimed)}")
+        if not folded_name(self.name):
+            raise ValueError(f"the name {self.name!a} has no visible character")
         if self.kind == Kind.REPORTED and (self.source is None or self.embeddings_sha256 or self.verification):
             raise ValueError("a reported entry has a source, and neither embeddings nor a verification")
         if self.kind == Kind.RECOMPUTED and None in (self.protocol, self.version, self.fingerprint, self.width):
@@ -199,5 +206,8 @@ def _digest(data: dict[str, Any]) -> str:
 
 
 def folded_name(name: str) -> str:
-    """Return what two names share that are to be taken for one: compatible characters, case and spaces folded."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    """Return what two names share that are to be taken for one.
+
+    Compatible characters, case and spaces are folded, and characters that cannot be seen are left out.
+    """
+    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold().split())

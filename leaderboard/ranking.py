@@ -39,8 +39,8 @@ _MEANINGS = {
     "differ. Entries without this mark were recomputed from embeddings that were handed in.",
     Mark.LEVEL: "Its 95% interval reaches that of the leader: the order between the two may be chance.",
     Mark.CLAIM: f"The authors claimed a score that is more than {CLAIM_TOLERANCE} away from the recomputed one.",
-    Mark.DEGENERATE: "The embeddings have dimensions that are constant, doubled or collinear. They count what they are "
-    "worth; the details name them.",
+    Mark.DEGENERATE: "The embeddings have dimensions that are constant, duplicated or collinear. They count what they "
+    "are worth; the details name them.",
     Mark.FLOOR: "Not ranked: an encoder that any method should beat, such as pixels or an untrained network.",
     Mark.CEILING: "Not ranked: an encoder that was trained on the latents themselves.",
 }

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Collection
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ident3d.metrics import DegenerateEmbeddingWarning, MetricScores
 from ident3d.storage.manifest import Manifest
 from ident3d.submission import Spread, Submission, SubmissionScores, score_on
-from ident3d.submission.submission import CLAIMED_METRICS
 from leaderboard.entry import Entry, Kind, Result
 from leaderboard.tracks import Track, TrackError
 
 if TYPE_CHECKING:
     from ident3d.dataset import ThreeDIdent
 
-__all__ = ["pictures_sha256", "recompute"]
+__all__ = ["images_sha256", "recompute"]
 
 
-def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: str) -> Entry:
+def recompute(
+    submission: Submission, data: ThreeDIdent, track: Track, added: str, *, extras: Collection[str] = ()
+) -> Entry:
     """Score a submission on a track's split and make an entry of it.
 
     Args:
@@ -28,6 +30,7 @@ def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: st
         data: the split.
         track: the track.
         added: the day, as YYYY-MM-DD.
+        extras: names of further metrics for the entry to hold, see :func:`ident3d.metrics.score`; none above 1.
 
     Returns:
         The entry, with its digest.
@@ -41,7 +44,7 @@ def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: st
         raise TrackError("\n  - ".join([f"{data.root} is not the dataset of the track {track.name}:", *faults]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the entry says the same
-        scores = score_on(submission, data)
+        scores = score_on(submission, data, extras=extras)
     about = submission.metadata
     first = scores.scores[0]
     return Entry(
@@ -55,7 +58,7 @@ def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: st
         encoder=about.encoder,
         training_data=about.training_data,
         conditional=about.conditional,
-        results={name: _result(scores, name) for name in CLAIMED_METRICS},
+        results={name: _result(scores, name) for name in first.metrics},
         role=about.role,
         links=about.links,
         steps=about.steps,
@@ -65,14 +68,14 @@ def recompute(submission: Submission, data: ThreeDIdent, track: Track, added: st
         protocol=first.protocol,
         version=first.version,
         fingerprint=data.fingerprint,
-        pictures_sha256=pictures_sha256(data.provenance, track.split),
+        pictures_sha256=images_sha256(data.provenance, track.split),
         embeddings_sha256=submission.embeddings_sha256,
         width=first.width,
         warnings=tuple(dict.fromkeys(text for one in scores.scores for text in one.warnings)),
     ).sealed()
 
 
-def pictures_sha256(manifest: Manifest, split: str) -> str | None:
+def images_sha256(manifest: Manifest, split: str) -> str | None:
     """Return a checksum of the checksums of the split's shards; None where there are none."""
     sums = [record.sha256 for record in manifest.shards if record.split == split]
     return hashlib.sha256("".join(sums).encode()).hexdigest() if sums else None

@@ -35,8 +35,8 @@ class Track:
         rows: number of samples of the split.
         resolution: images are resolution x resolution pixels.
         requires: settings of the manifest, by their path, and their value as text.
-        fingerprints: accepted fingerprints of the split, one for each Blender series say; where there are none, the
-            settings decide alone.
+        fingerprints: accepted fingerprints of the split, for example one for each Blender series; where there are none,
+            the settings decide alone.
     """
 
     name: str = field(metadata=_NAME.metadata)
@@ -59,7 +59,7 @@ class Track:
             if found[path] != value
         ]
         if self.fingerprints and fingerprint not in self.fingerprints:
-            faults.append(f"the fingerprint {fingerprint} is none of the track's")
+            faults.append(f"the fingerprint {fingerprint} is not among the track's")
         return faults
 
 

@@ -35,6 +35,8 @@ class Add:
     """The track to add the entry to."""
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
+    extras: tuple[str, ...] = ()
+    """Further metrics for the entry to hold: nonlinear_r2, or your own as package.module:attribute; none ranks it."""
     json: bool = False
     """Print what was done as JSON."""
 
@@ -43,12 +45,11 @@ class Add:
         from ident3d.dataset import ThreeDIdent
 
         board = Board.read(self.board)
-        if self.track not in board.tracks:
-            raise ValueError(f"no track {self.track!r}; the tracks are {', '.join(board.tracks)}")
-        track = board.tracks[self.track]
+        track = board.track(self.track)
         submission = Submission.read(self.submission)
         today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-        entry = recompute(submission, ThreeDIdent(self.data, split=track.split), track, today)
+        data = ThreeDIdent(self.data, split=track.split)
+        entry = recompute(submission, data, track, today, extras=self.extras)
         path = Board.read(self.board).add(entry)  # others may have added theirs while this one was scored
         if self.json:
             write_json({"entry": str(path), "results": {name: _plain(entry, name) for name in entry.results}})

@@ -30,7 +30,7 @@ class Verify:
     """The entry's file: its path, or its path within the board's folder."""
     encoder: Path
     """The encoder: one ONNX file that maps float32 images (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
-    in safetensors say, are not taken, and code is never run."""
+    for example in safetensors, are not taken, and code is never run."""
     data: str
     """The dataset of the track: its folder, in any layout; "sample" is the one inside the package."""
     sealed: str
@@ -54,7 +54,7 @@ class Verify:
         path, folder = Path(self.entry).resolve(), self.board.resolve()
         name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else self.entry
         if name not in board.entries:
-            raise ValueError(f"no entry {self.entry!r}; the entries are {', '.join(board.entries) or 'none'}")
+            raise ValueError(f"unknown entry {self.entry!r}; choose from {', '.join(board.entries)}")
         entry = board.entries[name]
         track = board.tracks[entry.track]
         encoder = OnnxEncoder(self.encoder, self.threads, single_file=True)

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 
@@ -92,13 +93,42 @@ def test_an_entry_in_the_wrong_place(board_of, folder, make_entry):
     (folder / "entries" / "tiny" / "no-track.json").write_text(make_entry("x", track="none").to_json())
     faults = [fault for found in Board.read(folder).damaged.values() for fault in found]
     assert any("the file of this entry is entries/tiny/sound-" in fault for fault in faults)
-    assert any("no track 'none'; the tracks are tiny, other" in fault for fault in faults)
+    assert any("unknown track 'none'; choose from tiny, other" in fault for fault in faults)
 
 
 def test_a_revision_is_taken_once(board_of, make_entry):
     board_of(make_entry("Mine"), make_entry("Mine", revision=2))
     with pytest.raises(BoardError, match="has a revision 2: raise the revision"):
         board_of(make_entry("MINE", revision=2, r2=0.9))
+
+
+def test_two_at_once_do_not_lose_one(folder, make_entry):
+    for round_ in range(20):
+        entries = [make_entry(f"{round_:04} mine", r2=r2) for r2 in (0.1, 0.2, 0.3)]
+        ready, outcomes = Barrier(len(entries)), []
+
+        def add(entry, ready=ready, outcomes=outcomes):
+            board = Board.read(folder)
+            ready.wait()
+            try:
+                outcomes.append(board.add(entry))
+            except BoardError as error:
+                outcomes.append(str(error))
+
+        threads = [Thread(target=add, args=(entry,)) for entry in entries]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum("raise the revision" in str(outcome) for outcome in outcomes) == len(entries) - 1
+    assert len(Board.read(folder).entries) == 20
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_a_file_that_is_being_written_is_no_entry(board_of, folder, make_entry):
+    board_of(make_entry())
+    (folder / "entries" / "tiny" / ".other-r1.json.0123456789ab.tmp").write_text("{")
+    assert not Board.read(folder).damaged
 
 
 def test_nobody_else_revises_an_entry(board_of, make_entry):
@@ -120,7 +150,7 @@ def test_a_pinned_fingerprint(folder, make_entry):
     (folder / "tracks.json").write_text(json.dumps(tracks))
     Board.read(folder).add(make_entry())
     (faults,) = Board.read(folder).damaged.values()
-    assert faults == [f"the fingerprint {'ab' * 32} is none of the track's"]
+    assert faults == [f"the fingerprint {'ab' * 32} is not among the track's"]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class TestAdd:
 
     def test_unknown_track(self, call, submit, dataset, caplog):
         assert call("add", submit(), "--data", dataset, "--track", "huge") == 2
-        assert "no track 'huge'; the tracks are tiny, other" in caplog.text
+        assert "unknown track 'huge'; choose from tiny, other" in caplog.text
 
 
 class TestReport:
@@ -85,7 +85,7 @@ class TestReport:
         [
             ({"source": None}, "a reported entry has a source"),
             ({"results": {"r2": {"mean": 90}}}, "entry.results.r2.mean: expected a number, at most 1, got 90"),
-            ({"track": "huge"}, "no track 'huge'"),
+            ({"track": "huge"}, "unknown track 'huge'"),
         ],
     )
     def test_faults_are_named(self, call, tmp_path, caplog, changes, message):
@@ -253,4 +253,4 @@ class TestVerify:
         assert verify(name, encoder()) == 1
         assert "a reported entry cannot be verified" in caplog.text
         assert verify("entries/tiny/none.json", encoder()) == 2
-        assert "no entry 'entries/tiny/none.json'" in caplog.text
+        assert "unknown entry 'entries/tiny/none.json'" in caplog.text

@@ -50,7 +50,9 @@ def test_whole_numbers_may_stand_for_fractions(make_entry):
         ({"results": {"r2": {"mean": 0.9, "std": -1}}}, "entry.results.r2.std"),
         ({"results": {"r2": {"mean": 0.9, "low": 0.8}}}, "an interval has both ends, low and high, or none"),
         ({"results": {}}, "expected results for r2"),
-        ({"results": {"r2": {"mean": 0.9}, "f1": {"mean": 1}}}, "none but r2, mcc_pearson, mcc_spearman"),
+        ({"results": {"mcc_pearson": {"mean": 0.9}}}, "results for r2, which entries are ranked by, got mcc_pearson"),
+        ({"claimed": {"f1": 0.5}}, "claimed scores are of r2, mcc_pearson, mcc_spearman, not of f1"),
+        ({"name": "\u3164"}, "has no visible character"),
         ({"kind": "guessed"}, "entry.kind: expected one of recomputed, reported, got 'guessed'"),
         ({"kind": "reported"}, "a reported entry has a source"),
         ({"protocol": None}, "a recomputed entry has protocol"),
@@ -78,6 +80,16 @@ def test_file_names(make_entry):
     assert make_entry("A  B").file_name == make_entry("a b").file_name, "names that look alike share a file"
     assert make_entry("A-B").file_name != make_entry("A B").file_name
     assert folded_name("\uff21bc") == "abc"
+
+
+@pytest.mark.parametrize("invisible", ["\u034f", "\u115f", "\u2800", "\u3164", "\ufe0f", "\uffa0", "\U000e0101"])
+def test_what_cannot_be_seen_makes_no_other_name(make_entry, invisible):
+    assert make_entry(f"My{invisible}  method").file_name == make_entry("My method").file_name
+
+
+def test_results_of_any_metric(make_entry):
+    entry = make_entry(results={"r2": Result(0.5), "my_lab.sap:SAP": Result(0.2, chance=0.1)})
+    assert Entry.of(json.loads(entry.to_json())) == (entry, [])
 
 
 def test_reported(make_entry):
