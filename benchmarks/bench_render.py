@@ -4,8 +4,8 @@ Run as ``make bench-render``, or ``python -m benchmarks.bench_render --reference
 a folder with raw_latents.npy and 000.png, 001.png, ... of the hue map ``wrapped``, and the same in its folder
 "published" for the hue map ``published``.
 
-The qualities take turns, so that all meet the same machine. Images a second are wall-clock; core seconds are the
-workers' CPU time an image, which other programs disturb less. After each stands how many times better it is than that
+The qualities take turns, so that all meet the same machine. Images per second are wall-clock; core seconds are the
+workers' CPU time per image, which other programs disturb less. After each stands how many times better it is than that
 of the published quality. PSNR is in dB over 8-bit sRGB values, mean and minimum over images and seeds.
 """
 
@@ -66,12 +66,12 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Images a second."""
+        """Images per second."""
         return self.images / self.wall_s
 
     @property
     def core_s(self) -> float:
-        """Seconds of one core an image."""
+        """Seconds of one core per image."""
         return self.cpu_s / self.images
 
 
@@ -142,7 +142,7 @@ def tallies(bench: Bench, known: list[Reference]) -> dict[tuple[str, int], Tally
 
 
 def table(result: dict[tuple[str, int], Tally]) -> Iterator[str]:
-    """Lay out the rates and fidelities, one quality a line."""
+    """Lay out the rates and fidelities, a line per quality."""
     yield f"{'':<10}" + "".join(f"{f'{size}x{size}':^38}" for size in SIZES) + f"{'PSNR of the hue map':^28}"
     size_heads = f"{'images/s':>11} {'times':>7} {'core s':>9} {'times':>7} "
     yield f"{'quality':<10}" + size_heads * len(SIZES) + f"  {'wrapped':^13} {'published':^13}"

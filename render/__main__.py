@@ -15,19 +15,19 @@ A folder that is called like another command is written as ./check."""
 
 def commands() -> commandline.Commands:
     """Load the commands; the one without a name renders a dataset."""
-    from render.commands.check import Check
+    from render.commands.check import CheckMachine
     from render.commands.contact_sheet import ContactSheet
     from render.commands.dataset import Dataset
     from render.commands.traversal import Traversal
-    from render.commands.verify import Verify
+    from render.commands.verify import VerifyImages
     from render.commands.world import WorldCommand
 
     return {
         "": Dataset,
         "traversal": Traversal,
         "contact-sheet": ContactSheet,
-        "check": Check,
-        "verify": Verify,
+        "check": CheckMachine,
+        "verify": VerifyImages,
         "world": WorldCommand,
     }
 

@@ -70,12 +70,12 @@ def check_output(path: Path) -> None:
     """Raise an error unless an image can be written to ``path``, before the work that makes it.
 
     Raises:
-        ValueError: if the name does not end like one of a format that can be written, .png say.
+        ValueError: if the name does not end like one of a format that can be written, for example .png.
         FileExistsError: if it is a folder.
         OSError: if no files can be made where it lies.
     """
     if Image.registered_extensions().get(path.suffix.lower()) not in Image.SAVE:
-        raise ValueError(f"{path} is no name for an image: expected one that ends in .png")
+        raise ValueError(f"{path} is not a name for an image: expected one that ends in .png")
     if path.is_dir():
         raise FileExistsError(f"{path} is a folder; expected the name of an image to write")
     check_writable(path.parent)

@@ -156,8 +156,8 @@ class World:
             "factors": self.factors.to_json(),
             "hue_map": self.hue_map.value,
             "camera": to_json(self.camera),
-            "bodies": [to_json(_ObjectLayout.of(template)) for template in self.objects],
-            "lights": [to_json(_LightLayout.of(template)) for template in self.lights],
+            "bodies": [to_json(_ObjectTemplateLayout.of(template)) for template in self.objects],
+            "lights": [to_json(_LightTemplateLayout.of(template)) for template in self.lights],
         }
 
     @classmethod
@@ -200,7 +200,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class _ObjectLayout:
+class _ObjectTemplateLayout:
     """A template of an object as it stands in JSON."""
 
     name: str
@@ -221,7 +221,7 @@ class _ObjectLayout:
         )
 
     @classmethod
-    def of(cls, template: ObjectTemplate) -> "_ObjectLayout":
+    def of(cls, template: ObjectTemplate) -> "_ObjectTemplateLayout":
         return cls(
             template.name,
             template.shape,
@@ -235,7 +235,7 @@ class _ObjectLayout:
 
 
 @dataclass(frozen=True)
-class _LightLayout:
+class _LightTemplateLayout:
     """A template of a light as it stands in JSON."""
 
     name: str
@@ -257,7 +257,7 @@ class _LightLayout:
         return LightTemplate(self.name, lamp, self.power, self.location, self.target, self.paint, self.draws)
 
     @classmethod
-    def of(cls, template: LightTemplate) -> "_LightLayout":
+    def of(cls, template: LightTemplate) -> "_LightTemplateLayout":
         return cls(
             name=template.name,
             power=template.power,
@@ -276,8 +276,8 @@ class _WorldLayout:
     factors: Factors
     hue_map: HueMap
     camera: Camera
-    bodies: tuple[_ObjectLayout, ...]
-    lights: tuple[_LightLayout, ...]
+    bodies: tuple[_ObjectTemplateLayout, ...]
+    lights: tuple[_LightTemplateLayout, ...]
 
 
 def _faults_of_names(
@@ -308,7 +308,8 @@ def _faults_of_bindings(
 ) -> Iterator[str]:
     for owner, binding, name in _bindings(objects, lights):
         if name not in names:
-            yield f"{owner}: {binding.what} is bound to {name!r}, which is no factor; they are {', '.join(names)}"
+            known = ", ".join(names)
+            yield f"{owner}: {binding.what} is bound to {name!r}, which is not a factor; the factors are {known}"
         elif name in ranges and not all(map(binding.accepts, (ranges[name].low, ranges[name].high))):
             span = f"{ranges[name].low:g} to {ranges[name].high:g}"
             yield f"{owner}: {binding.what} is {binding.expected}, but its factor {name!r} goes from {span}"
@@ -334,8 +335,8 @@ def _faults_between_parts(data: Any) -> list[str]:
         for key, items in lists.items()
     }
     ranges = {factor.name: factor for factor in _sound(Factor, lists["factors"])}
-    objects = [part.template() for part in _sound(_ObjectLayout, lists["bodies"])]
-    lights = [part.template() for part in _sound(_LightLayout, lists["lights"])]
+    objects = [part.template() for part in _sound(_ObjectTemplateLayout, lists["bodies"])]
+    lights = [part.template() for part in _sound(_LightTemplateLayout, lists["lights"])]
     faults = [
         *_faults_of_names(objects, lights, names["bodies"]),
         *_faults_of_bindings(objects, lights, names["factors"], ranges),

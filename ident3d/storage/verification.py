@@ -15,7 +15,6 @@ import numpy.typing as npt
 from ident3d.errors import DatasetError
 from ident3d.files import sha256_of
 from ident3d.latents import check_latents, sample_latents
-from ident3d.pairs.rendered import exact_positives
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, resolve_root
 from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord
@@ -181,7 +180,9 @@ def _positives_faults(
 ) -> Iterator[str]:
     if manifest.pairs is None or manifest.seed is None:
         return
-    from ident3d.conditionals import parse  # loads torch, which most datasets are verified without
+    # These load torch, which most datasets are verified without.
+    from ident3d.conditionals import parse
+    from ident3d.pairs.rendered import exact_positives
 
     try:
         conditional = parse(manifest.pairs, manifest.factors)

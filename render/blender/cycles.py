@@ -22,11 +22,11 @@ from ident3d.scene.meshes import shape  # noqa: E402
 from ident3d.scene.scene import AreaLamp, Camera, Light, Material, Scene, SceneObject, SpotLamp, SunLamp  # noqa: E402
 from render.blender.protocol import (  # noqa: E402
     GPUS,
-    About,
     BlenderMissingError,
     Device,
     DeviceMissingError,
     Settings,
+    WorkerInfo,
 )
 from render.blender.quality import LightChoice, Quality  # noqa: E402
 
@@ -89,7 +89,7 @@ class Blender:
         self._path.unlink()  # so that no later image is taken for this one
         return written
 
-    def _begin(self) -> About:
+    def _begin(self) -> WorkerInfo:
         bpy.ops.wm.read_factory_settings(use_empty=True)
         self._scene: Any = bpy.context.scene
         self._plan: object = None
@@ -98,7 +98,7 @@ class Blender:
         _set_output(self._scene, self._settings, self._path)
         _set_quality(self._scene, self._settings.quality)
         device, name = _set_device(self._scene, self._settings.device)
-        return About(bpy.app.version_string, platform.python_version(), device, name)
+        return WorkerInfo(bpy.app.version_string, platform.python_version(), device, name)
 
     def _build(self, scene: Scene) -> None:
         is_weighted = self._settings.quality.light_choice is LightChoice.WEIGHTED
@@ -144,7 +144,7 @@ class _BuiltObject:
 
 
 class _BuiltLight:
-    """A lamp as Blender has it: several at the same place that share its power, if it is to be drawn more often."""
+    """A light as Blender has it: lamps at one place that share its power, as many as its sampling weight."""
 
     def __init__(self, scene: Any, light: Light, lamps: int) -> None:
         self.data = bpy.data.lights.new(light.name, light.lamp.kind.upper())

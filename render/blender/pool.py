@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from ident3d.scene.scene import Scene
 from render.blender.process import Program, WorkerProcess
-from render.blender.protocol import About, Device, Job, RenderError, Settings, WorkerDiedError
+from render.blender.protocol import Device, Job, RenderError, Settings, WorkerDiedError, WorkerInfo
 from render.blender.quality import Quality
 
 __all__ = ["Pool", "PoolSpec", "Supervisor", "WorkerLimits"]
@@ -73,7 +73,7 @@ class Supervisor:
         worker = self._worker
         return None if worker is None else worker.pid
 
-    def start(self) -> About:
+    def start(self) -> WorkerInfo:
         """Start a worker; return what it says of itself.
 
         Raises:
@@ -176,7 +176,7 @@ _LIMITS = WorkerLimits()
 
 
 class Pool:
-    """Worker processes, started on entering the context and all gone on leaving it.
+    """Worker processes, started when the context is entered and gone when it is left.
 
     A worker that dies is replaced and its image is rendered again; workers that grew or rendered many images are
     renewed. The images do not depend on any of that, nor on the number of workers.
@@ -196,7 +196,7 @@ class Pool:
         BlenderMissingError: if ``blender`` is not a program that can render.
     """
 
-    about: About
+    about: WorkerInfo
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class Pool:
         failure: Exception | None = None
         pending = 0
         try:
-            for job in islice(waiting, 2 * len(self._threads)):  # each worker finds its next job at hand
+            for job in islice(waiting, 2 * len(self._threads)):  # each worker finds its next job waiting
                 self._jobs.put(job)
                 pending += 1
             while pending:

@@ -20,12 +20,12 @@ from ident3d.doctor.libraries import RELEASES
 from ident3d.scene.scene import Scene
 from render.blender.protocol import (
     GREETING,
-    About,
     BlenderMissingError,
     DeviceMissingError,
     RenderError,
     Settings,
     WorkerDiedError,
+    WorkerInfo,
 )
 
 __all__ = ["Program", "RenderedImage", "WorkerProcess"]
@@ -152,7 +152,7 @@ class WorkerProcess:
         self._listener.start()
         self._settings = settings
 
-    def greet(self) -> About:
+    def greet(self) -> WorkerInfo:
         """Wait until the process is ready, and return what it says of itself.
 
         Raises:
@@ -164,7 +164,7 @@ class WorkerProcess:
         for line in self._stdout:  # what comes before the greeting is the program's own chatter
             _, found, header = line.partition(GREETING)
             if found:
-                about = from_json(About, self._header(header)["about"])
+                about = from_json(WorkerInfo, self._header(header)["about"])
                 self._said.update(tuple(self._words))  # at the start it complains of sound cards and displays
                 return about
         raise self._died()

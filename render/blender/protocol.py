@@ -21,7 +21,6 @@ __all__ = [
     "GREETING",
     "LARGEST",
     "SMALLEST",
-    "About",
     "BlenderMissingError",
     "Device",
     "DeviceMissingError",
@@ -30,6 +29,7 @@ __all__ = [
     "Renderer",
     "Settings",
     "WorkerDiedError",
+    "WorkerInfo",
 ]
 
 K = TypeVar("K", bound=Hashable)
@@ -101,7 +101,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class About:
+class WorkerInfo:
     """What a worker says of itself.
 
     Attributes:

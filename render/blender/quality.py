@@ -127,9 +127,9 @@ What the choice rests on, at 224x224: mean and minimum in dB PSNR over the refer
 4 samples, and 16 in the object's bounding square  44.7  43.6  43.8  43.3  0.55
 =================================================  ====  ====  ====  ====  ====
 
-The weights are those of the sun, the area light and the spotlight. The last line needs two renders an image, and leaves
-a seam. Without effect on the images or the time: next event estimation instead of multiple importance sampling (no
-path goes on after its first hit), static BVH, light sampling threshold 0, blue noise (the default pattern already).
+The weights are those of the sun, the area light and the spotlight. The last line takes two renders per image, and
+leaves a seam. Without effect on the images or the time: next event estimation instead of multiple importance sampling
+(no path goes on after its first hit), static BVH, light sampling threshold 0, blue noise (the default pattern already).
 Worse: guides left out (-1 dB), filtered guides (-0.6 dB), tabulated Sobol (-0.4 dB), other pixel filter widths.
 Adaptive sampling first looks at the noise after 16 samples, so it cannot save any here. Leaving out the depth pass
 saves 3%.

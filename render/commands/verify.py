@@ -10,11 +10,11 @@ from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from render.blender.pool import PoolSpec
 from render.dataset.verify import Comparison, verify_images
 
-__all__ = ["Verify"]
+__all__ = ["VerifyImages"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify:
+class VerifyImages:
     """Render random rows of a dataset again, from what its manifest stores, and compare them with the stored images.
 
     On the same Blender and device the pixels are equal; on another device they may differ by rounding. Among the half

@@ -84,7 +84,7 @@ class Journal:
         """Add an image.
 
         Raises:
-            OSError: if it cannot be written, on a full disk say; the journal stays as it was.
+            OSError: if it cannot be written, for example on a full disk; the journal stays as it was.
         """
         self._places[key] = self._write(key, image)
 

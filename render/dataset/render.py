@@ -16,7 +16,7 @@ from ident3d.files import check_disk_space
 from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
 from render.blender.pool import PoolSpec
-from render.blender.protocol import About, Job, Renderer
+from render.blender.protocol import Job, Renderer, WorkerInfo
 from render.dataset.journal import Journal, JournalBusyError, JournalKey
 from render.dataset.plan import ImageId, Plan, Shard, ShardLatents, image_bytes, plan_dataset
 from render.dataset.spec import DatasetSpec, Part
@@ -264,7 +264,7 @@ def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
     return plan
 
 
-def _for_blender(plan: Plan, about: About) -> Plan:
+def _for_blender(plan: Plan, about: WorkerInfo) -> Plan:
     if plan.images.blender not in {None, about.series}:
         raise ValueError(
             f"the dataset was begun with Blender {plan.images.blender}, and these workers run {about.blender}: its "
@@ -273,7 +273,7 @@ def _for_blender(plan: Plan, about: About) -> Plan:
     return plan.with_blender(about.series)
 
 
-def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], about: About) -> None:
+def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], about: WorkerInfo) -> None:
     images = plan.images
     counts = " and ".join(f"{count:,} {split}" for split, count in plan.splits.items())
     pairs = "" if plan.conditional is None else f", each with an exact positive from {plan.conditional}"
@@ -287,7 +287,7 @@ def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], a
 
 
 def _render(
-    writer: DatasetWriter, plan: Plan, shards: Sequence[Shard], renderer: Renderer, about: About
+    writer: DatasetWriter, plan: Plan, shards: Sequence[Shard], renderer: Renderer, about: WorkerInfo
 ) -> RenderReport:
     """Render with a progress bar, and say what is kept when the run is cut short."""
     made_by = {

@@ -81,7 +81,7 @@ def test_a_variant_is_another_instance():
 
 
 def test_a_factor_without_effect_and_an_effect_without_a_factor_are_refused():
-    with pytest.raises(ValueError, match=r"object object: rotation\.z is bound to 'rotation_z', which is no factor"):
+    with pytest.raises(ValueError, match=r"object object: rotation\.z is bound to 'rotation_z', which is not a factor"):
         World(factors=Factors(tuple(factor for factor in FACTORS if factor.name != "rotation_z")))
     with pytest.raises(ValueError, match="nothing is bound to size"):
         World(factors=Factors((*FACTORS, Factor("size", "size", 1, 2, "bu"))))
@@ -149,7 +149,8 @@ def test_everything_that_is_wrong_with_a_file_is_named_at_once(tmp_path):
         "world.bodies[1].location: expected a list of 3 items, got [0.0, 0.0]",
         "world.lights[0]: unknown kind of light 'laser'; choose from sun, area, spot",
         "world: light spotlight is aimed at 'moon'; the objects are object, ground",
-        "world: light area: power is bound to 'bright', which is no factor; they are " + ", ".join(FACTORS.names),
+        "world: light area: power is bound to 'bright', which is not a factor; the factors are "
+        + ", ".join(FACTORS.names),
     ]
 
 

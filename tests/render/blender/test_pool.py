@@ -137,7 +137,7 @@ def test_what_blender_complains_about_is_passed_on_once(blender, caplog):
 @pytest.mark.parametrize("trouble", ["FAKE_HANG", "FAKE_CRASH"])
 def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch, trouble):
     monkeypatch.setenv(trouble, "1")
-    monkeypatch.setattr("render.blender.process._PATIENCE_S", 0.2)
+    monkeypatch.setattr("render.blender.process._ENDING_S", 0.2)
     with Pool(SETTINGS, 2, blender=blender) as pool:
         assert dict(pool.render(TEN)) == _expected(TEN)
     assert _no_process_is_left(blender)
@@ -175,7 +175,7 @@ def test_a_caller_that_stops_early_ends_the_workers(blender):
 def test_ctrl_c_ends_everything(blender):
     program = (
         "import numpy as np\n"
-        "from tests.render.test_pool import *\n"
+        "from tests.render.blender.test_pool import *\n"
         f"with Pool(SETTINGS, 2, blender={str(blender)!r}) as pool:\n"
         "    for key, _ in pool.render([*TEN[:3], Job('forever', SCENE, fake_worker.SEED_THAT_TAKES_FOREVER)]):\n"
         "        print(key, flush=True)\n"
@@ -199,7 +199,7 @@ def test_ctrl_c_ends_everything(blender):
 def test_a_killed_parent_leaves_no_worker_behind(blender):
     program = (
         "import os, signal\n"
-        "from tests.render.test_pool import *\n"
+        "from tests.render.blender.test_pool import *\n"
         f"with Pool(SETTINGS, 1, blender={str(blender)!r}) as pool:\n"
         "    next(pool.render(TEN))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

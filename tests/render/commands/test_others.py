@@ -9,9 +9,9 @@ from PIL import Image
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, ShardReader, ShardRows, write_shard
 from render.__main__ import main
+from render.blender.check import usable_gpus
 from render.blender.pool import PoolSpec
 from render.blender.protocol import DeviceMissingError, WorkerDiedError
-from render.commands.check import Check
 from tests.render.command_line import SMALL, needs_bpy
 
 
@@ -91,7 +91,7 @@ def test_a_device_that_breaks_a_worker_does_not_hide_the_others(monkeypatch):
         raise WorkerDiedError("driver") if spec.device == "cuda" else DeviceMissingError("none")
 
     monkeypatch.setattr(PoolSpec, "pool", pool)
-    assert list(Check()._gpus()) == ["cuda (not usable: driver)"]
+    assert list(usable_gpus(PoolSpec())) == ["cuda (not usable: driver)"]
 
 
 @needs_bpy

@@ -123,7 +123,7 @@ def test_a_world_with_errors_is_refused_with_all_of_them_before_any_work(tmp_pat
     for said in (
         "world.json.bodies[0].paint: saturation is a number in [0, 1], not 2",
         "light spotlight is aimed at 'moon'",
-        "light zenith: power is bound to 'brightness', which is no factor",
+        "light zenith: power is bound to 'brightness', which is not a factor",
     ):
         assert said in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["world.json"]

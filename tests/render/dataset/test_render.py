@@ -12,7 +12,7 @@ from ident3d.errors import DatasetError
 from ident3d.storage.images import decode
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, ShardReader
-from render.blender.protocol import About, Device, DeviceMissingError
+from render.blender.protocol import Device, DeviceMissingError, WorkerInfo
 from render.dataset.journal import Journal
 from render.dataset.render import _Bar, render_plan, render_shards
 from render.dataset.spec import Part
@@ -25,7 +25,7 @@ class FakePool(FakeRenderer):
 
     def __init__(self, blender="4.5.15 LTS", missing=None, **others):
         super().__init__(**others)
-        self.about = About(blender, "3.11.7", Device.CPU, "a processor")
+        self.about = WorkerInfo(blender, "3.11.7", Device.CPU, "a processor")
         self.missing = missing
         self.entered = 0
 
