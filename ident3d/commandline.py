@@ -14,7 +14,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Union
 
@@ -101,7 +101,9 @@ def main(
             if given[:1] and given[0] in _COMPLETION:
                 status = _complete(program, loaded, given)
             else:
-                status = parse(program, description, loaded, given).run()
+                command = parse(program, description, loaded, given)
+                with _modules_of_this_folder():
+                    status = command.run()
         finally:
             sys.stdout.flush()  # here, where a reader that is gone can be told from a failure
     except KeyboardInterrupt:
@@ -118,6 +120,21 @@ def main(
         _LOG.error("error: %s", error)
         return EXIT_FAILED
     return status
+
+
+@contextlib.contextmanager
+def _modules_of_this_folder() -> Iterator[None]:
+    """Let package.module:attribute name what lies in the current folder, as ``python -m`` does and a script does not.
+
+    The folder comes last, so that no file in it can stand in for a library.
+    """
+    before = list(sys.path)
+    if "" not in before:
+        sys.path.append(os.curdir)  # not its full name, which a folder that was removed has no more
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def parse(program: str, description: str, commands: Commands, arguments: Sequence[str]) -> Command:
@@ -193,7 +210,6 @@ def _documentation(kind: type[Command]) -> str:
 
 
 def _complete(program: str, commands: Commands, arguments: Sequence[str]) -> int:
-
     shell = arguments[1] if len(arguments) > 1 else ""
     script = completion_script(program, commands, shell)
     if arguments[0] == _COMPLETION[0]:

@@ -27,12 +27,15 @@ def run(command, folder):
 def script(text):
     """Return a Markdown text's blocks of Python and of shell commands as one Python program.
 
-    Before the blocks it prints a line with the number of each block of expected output, so that what was printed can be
-    told apart.
+    A block of Python whose first line is a comment with the name of a file is written to that file. In place of each
+    block of expected output it prints a line, so that what was printed can be told apart.
     """
     lines = ["import subprocess"]
     for language, code in blocks(text):
-        if language == "python":
+        name = re.match(r"# (\w+\.py)\n", code)
+        if language == "python" and name:
+            lines.append(f"import pathlib; pathlib.Path({name[1]!r}).write_text({code!r})")
+        elif language == "python":
             lines.append(code)
         elif language == "sh":
             lines.append(f"subprocess.run(['bash', '-euc', {code!r}], check=True)")

@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
+from ident3d import ThreeDIdent
 from tests.documents import ROOT, blocks, outputs, run, script
+from tests.render.command_line import needs_bpy
 
 LOSS = "is-your-loss-identifying"
 BOARD = "your-encoder-on-the-leaderboard"
+EXTENDING = "extending"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -40,10 +43,26 @@ def test_a_tutorial_runs_and_prints_what_it_shows(name, steps, tmp_path):
         assert found["claimed"]["r2"] == pytest.approx(found["results"]["r2"]["mean"], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", [LOSS, BOARD])
+@pytest.mark.slow
+@needs_bpy
+def test_what_is_added_needs_no_edit_of_ours(tmp_path):
+    printed = run([sys.executable, "-c", script(text_of(EXTENDING))], tmp_path).stdout
+    written = {path.name for path in tmp_path.glob("*.py")}
+    assert written == {"vary_saturation.py", "student.py", "decoupled.py", "convnet.py", "neighbours.py"}
+    assert "student:StudentT(df=3, scale=0.2) matched in 300 images" in printed
+    assert re.search(r"^ +R2 +MCC +MCC ranks +R2 of 10-NN$", printed, re.MULTILINE)
+    assert len(re.findall(r"^object_saturation( +-?\d+\.\d+){4}$", printed, re.MULTILINE)) == 1
+    options = json.loads((tmp_path / "run" / "options.json").read_text(encoding="utf-8"))["options"]["recipe"]
+    assert (options["loss"], options["encoder"]) == ("decoupled:DecoupledContrastive", "convnet:small")
+    data = ThreeDIdent(tmp_path / "images")
+    assert (len(data), data.factors.names[-1]) == (300, "object_saturation")
+    assert data.factors[-1].low == 0.2
+
+
+@pytest.mark.parametrize("name", [LOSS, BOARD, EXTENDING])
 def test_a_tutorial_shows_outputs_and_leads_somewhere(name):
     text = text_of(name)
-    assert {language for language, _ in blocks(text)} <= {"python", "sh", "output"}
+    assert {language for language, _ in blocks(text)} <= {"python", "sh", "output", "toml"}
     assert all(block.strip() for _, block in blocks(text))
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text)
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []

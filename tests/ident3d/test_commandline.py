@@ -8,6 +8,7 @@ import tyro
 
 from ident3d import commandline
 from ident3d.errors import DatasetError
+from ident3d.registry import load_attribute
 
 
 @dataclass(frozen=True)
@@ -138,3 +139,24 @@ def test_a_help_names_the_commands_beside_the_one_without_a_name(capsys):
     shown = capsys.readouterr().out
     for words in ("  work bed\n", "  work work --what nothing\n", "  idle            Work hard.\n"):
         assert words in shown
+
+
+def test_modules_of_the_current_folder_can_be_named_and_stand_in_for_no_library(tmp_path, monkeypatch):
+    (tmp_path / "lab_of_mine.py").write_text("value = 7\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('a file beside the command was loaded')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    before = list(sys.path)
+    found = []
+
+    @dataclass(frozen=True)
+    class Look:
+        """Look a name up."""
+
+        def run(self):
+            found.append(load_attribute("lab_of_mine:value", "number"))
+            return 0
+
+    assert commandline.main("program", "It looks.", {"look": Look, "look-again": Look}, ["look"]) == 0
+    assert found == [7]
+    assert sys.path == before
