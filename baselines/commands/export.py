@@ -34,21 +34,12 @@ class Export:
 
     def run(self) -> int:
         """Export the encoder of the last checkpoint."""
-        from baselines.portable import export_onnx, export_safetensors
+        from baselines.training.export import export_run
         from baselines.training.run import Run
 
-        if self.out.suffix not in {".onnx", ".safetensors"}:
-            raise ValueError(f"an encoder is exported to a file that ends in .onnx or .safetensors, not {self.out}")
-        run = Run(self.run_folder)
-        encoder, checkpoint = run.encoder()
-        record = run.record()
-        if self.out.suffix == ".onnx":
-            export_onnx(encoder, self.out, record["resolution"])
-        else:
-            description = {"recipe": record["options"]["recipe"], "dim": record["dim"], "step": checkpoint.step}
-            export_safetensors(encoder, self.out, description)
+        exported = export_run(Run(self.run_folder), self.out)
         if self.json:
-            write_json({"encoder": str(self.out), "resolution": record["resolution"], "step": checkpoint.step})
+            write_json(exported)
         else:
             sys.stdout.write(f"{self.out}\n")
         return EXIT_OK

@@ -5,16 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 
 from ident3d.commandline import EXIT_OK, write_json
-
-if TYPE_CHECKING:
-    from baselines.recipes import Recipe
-    from ident3d import ThreeDIdent
-    from ident3d.conditionals import Conditional
 
 __all__ = ["MeasureInformation"]
 
@@ -54,53 +48,22 @@ class MeasureInformation:
 
     def run(self) -> int:
         """Print what the encoder of the last checkpoint keeps."""
-        import torch
-
-        from baselines.training.information import kept_information
-        from baselines.training.placement import place
+        from baselines.training.information import run_information
         from baselines.training.run import Run
-        from ident3d import ThreeDIdent
 
-        if self.items < 2:
-            raise ValueError(
-                f"a positive is told apart from at least one other item: --items is 2 or more, not {self.items}"
-            )
         run = Run(self.run_folder)
-        recipe = run.recipe()
-        data = ThreeDIdent(self.root, split=self.split)
-        conditional = self._conditional(recipe, data)
-        with place(self.device) as placement, torch.inference_mode():
-            encoder, checkpoint = run.encoder(placement.device)
-            found = kept_information(
-                encoder,
-                data,
-                conditional,
-                placement.device,
-                is_matched=self.conditional is not None or recipe.pairs == "matched",
-                in_own_metric=recipe.match_in_own_metric,
-                seed=self.seed,
-                items=self.items,
-            )
-        about = {"recipe": recipe.name, "step": checkpoint.step, "split": self.split}
+        step, found = run_information(
+            run,
+            self.root,
+            split=self.split,
+            conditional=self.conditional,
+            items=self.items,
+            seed=self.seed,
+            device=self.device,
+        )
+        name = run.recipe().name
         if self.json:
-            write_json(about | found.to_json())
+            write_json({"recipe": name, "step": step, "split": self.split, **found.to_json()})
         else:
-            sys.stdout.write(f"{recipe.name}, step {checkpoint.step}, {self.split} split\n{found.table()}\n")
+            sys.stdout.write(f"{name}, step {step}, {self.split} split\n{found.table()}\n")
         return EXIT_OK
-
-    def _conditional(self, recipe: Recipe, data: ThreeDIdent) -> Conditional:
-        from baselines.training.data import pair_conditional
-        from ident3d.conditionals import parse
-        from ident3d.errors import DatasetError
-
-        if self.conditional is not None:
-            return parse(self.conditional, data.factors)
-        if recipe.pairs in {"single", "augmented"}:
-            raise ValueError(f"{recipe.name} has no pairs whose information is known: give --conditional to match some")
-        conditional = pair_conditional(recipe, data)
-        if conditional is None:
-            raise DatasetError(
-                f"{recipe.name} was trained on pairs rendered as pairs, and {data.root} has none: give --conditional "
-                "to match some"
-            )
-        return conditional

@@ -5,23 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from baselines.training.data import matching_index
-from ident3d import Box, true_mutual_information
+from baselines.training.data import matching_index, pair_conditional
+from baselines.training.placement import place
+from baselines.training.run import Run
+from ident3d import Box, ThreeDIdent, true_mutual_information
+from ident3d.conditionals import parse
 from ident3d.embedding import embed
 from ident3d.errors import DatasetError
 from ident3d.metrics import Information, information
 from ident3d.randomness import torch_generator
 
 if TYPE_CHECKING:
-    from ident3d import ThreeDIdent
+    from baselines.recipes import Recipe
     from ident3d.conditionals import Conditional
 
-__all__ = ["KeptInformation", "kept_information"]
+__all__ = ["KeptInformation", "kept_information", "run_information"]
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,67 @@ def kept_information(
         embeddings=information(embeddings, embeddings_pos, data.ids, items=items, true=true),
         latents=information(latents, latents_pos, data.ids, items=items, true=true),
     )
+
+
+def run_information(
+    run: Run,
+    root: str | Path,
+    *,
+    split: str = "test",
+    conditional: str | None = None,
+    items: int = 4096,
+    seed: int = 0,
+    device: str = "auto",
+) -> tuple[int, KeptInformation]:
+    """Estimate what the encoder of a run's last checkpoint keeps, on pairs like those that it was trained on.
+
+    Args:
+        run: the run.
+        root: folder of the dataset, in any layout; "sample" is the one inside the package.
+        split: the split that pairs are made of.
+        conditional: match pairs under this distribution, as text, whatever the run was trained on; None for its own.
+        items: number of items that a positive is told apart from; fewer where the split has fewer.
+        seed: seed of the draws that are matched.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+
+    Returns:
+        The checkpoint's step, and what the encoder keeps.
+
+    Raises:
+        ValueError: if the run has no pairs whose information is known and none are given, or :func:`kept_information`
+            cannot measure it.
+        DatasetError: if the run is on rendered pairs, and the dataset has none.
+    """
+    if items < 2:
+        raise ValueError(f"a positive is told apart from at least one other item: --items is 2 or more, not {items}")
+    recipe = run.recipe()
+    data = ThreeDIdent(root, split=split)
+    law = _pairs_of(recipe, data) if conditional is None else parse(conditional, data.factors)
+    with place(device) as placement, torch.inference_mode():
+        encoder, checkpoint = run.encoder(placement.device)
+        found = kept_information(
+            encoder,
+            data,
+            law,
+            placement.device,
+            is_matched=conditional is not None or recipe.pairs == "matched",
+            in_own_metric=recipe.match_in_own_metric,
+            seed=seed,
+            items=items,
+        )
+    return checkpoint.step, found
+
+
+def _pairs_of(recipe: Recipe, data: ThreeDIdent) -> Conditional:
+    if recipe.pairs in {"single", "augmented"}:
+        raise ValueError(f"{recipe.name} has no pairs whose information is known: give --conditional to match some")
+    conditional = pair_conditional(recipe, data)
+    if conditional is None:
+        raise DatasetError(
+            f"{recipe.name} was trained on pairs rendered as pairs, and {data.root} has none: give --conditional to "
+            "match some"
+        )
+    return conditional
 
 
 def _true(conditional: Conditional, data: ThreeDIdent) -> float | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from baselines.training.options import Intervals
+from ident3d.codec import read_file
 from ident3d.files import write_text
 
 if TYPE_CHECKING:
@@ -193,13 +194,13 @@ class Logbook:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read the metrics of a run, in the order in which they were written; a line that a kill cut short is left out."""
-    lines = []
-    for text in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
+    """Read the metrics of a run, in the order in which they were written; a line that a kill cut short is left out.
+
+    Raises:
+        FileNotFoundError: if there are none yet.
+        ValueError: if the file is damaged.
+    """
+    lines: list[dict[str, Any]] = read_file(folder / "metrics.jsonl", "remove the lines that are damaged")
     return lines
 
 

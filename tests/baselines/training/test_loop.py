@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import threading
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,7 +13,7 @@ from torch import nn
 
 from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint, DivergedError
-from baselines.training.loop import Trainer
+from baselines.training.loop import Prefetcher, Trainer
 from baselines.training.objective import TrainedModel, build_loss, build_optimiser
 from baselines.training.options import Intervals
 from baselines.training.placement import Placement
@@ -162,3 +164,35 @@ def test_a_supervised_recipe_sees_single_images(tmp_path):
     losses = [json.loads(line).get("loss") for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     losses = [loss for loss in losses if loss is not None]
     assert losses[-1] < losses[0] / 2
+
+
+def test_items_come_in_order_and_end():
+    with Prefetcher(range(20)) as prefetcher:
+        assert list(prefetcher) == list(range(20))
+
+
+def test_an_error_reaches_the_consumer_after_the_items_before_it():
+    def failing():
+        yield 1
+        raise ValueError("no more")
+
+    with Prefetcher(failing()) as prefetcher:
+        assert next(prefetcher) == 1
+        with pytest.raises(ValueError, match="no more"):
+            next(prefetcher)
+
+
+def test_an_endless_source_stops_with_the_block():
+    with Prefetcher(itertools.count()) as prefetcher:
+        assert next(prefetcher) == 0
+    assert not [thread for thread in threading.enumerate() if thread.name == "prefetcher"]
+
+
+def test_waiting_is_measured():
+    def slow():
+        time.sleep(0.2)
+        yield 1
+
+    with Prefetcher(slow()) as prefetcher:
+        next(prefetcher)
+        assert prefetcher.waited >= 0.15

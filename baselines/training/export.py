@@ -1,4 +1,7 @@
-"""Encoders as files that carry everything they need; :func:`ident3d.embedding.load_encoder` reads them."""
+"""Encoders as files that carry everything they need; :func:`ident3d.embedding.load_encoder` reads ONNX.
+
+:func:`export_run` is what ``python -m baselines export`` calls.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from baselines.training.run import Run
 from ident3d.errors import Ident3DError, MissingDependencyError
 from ident3d.files import write_bytes
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["export_onnx", "export_safetensors"]
+__all__ = ["export_onnx", "export_run", "export_safetensors"]
 
 
 def export_onnx(encoder: nn.Module, path: Path, resolution: int) -> None:
@@ -59,3 +63,30 @@ def export_safetensors(encoder: nn.Module, path: Path, description: dict[str, An
         raise MissingDependencyError("safetensors", "export an encoder to safetensors", "train") from error
     tensors = {name: tensor.contiguous().cpu() for name, tensor in encoder.state_dict().items()}
     write_bytes(path, save(tensors, {"ident3d": json.dumps(description, allow_nan=False)}))
+
+
+def export_run(run: Run, out: Path) -> dict[str, Any]:
+    """Write the encoder of a run's last checkpoint as a file.
+
+    Args:
+        run: the run.
+        out: the file, which ends in .onnx or .safetensors.
+
+    Returns:
+        What was exported: "encoder", the file; "resolution", the pixels a side that were trained on; and "step".
+
+    Raises:
+        ValueError: if the file has another suffix.
+        FileNotFoundError: if there is no run, or no checkpoint yet.
+        MissingDependencyError: if what writes the file is not installed.
+    """
+    if out.suffix not in {".onnx", ".safetensors"}:
+        raise ValueError(f"an encoder is exported to a file that ends in .onnx or .safetensors, not {out}")
+    encoder, checkpoint = run.encoder()
+    record = run.record()
+    if out.suffix == ".onnx":
+        export_onnx(encoder, out, record["resolution"])
+    else:
+        recipe = record["options"]["recipe"]
+        export_safetensors(encoder, out, {"recipe": recipe, "dim": record["dim"], "step": checkpoint.step})
+    return {"encoder": str(out), "resolution": record["resolution"], "step": checkpoint.step}
