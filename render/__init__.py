@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from render.dataset.merge import merge_parts
     from render.dataset.render import RenderReport, render_dataset
     from render.dataset.spec import DatasetSpec, Part
-    from render.dataset.verify import verify_images
-    from render.figures import contact_sheet, traversal
+    from render.dataset.verify import VerifySpec, verify_images
+    from render.figures import TraversalSpec, contact_sheet, traversal
 
 __all__ = [
     "DatasetSpec",
     "Part",
     "PoolSpec",
     "RenderReport",
+    "TraversalSpec",
+    "VerifySpec",
     "contact_sheet",
     "merge_parts",
     "render_dataset",
@@ -39,6 +41,8 @@ _PLACES = {
     "Part": "render.dataset.spec",
     "PoolSpec": "render.blender.pool",
     "RenderReport": "render.dataset.render",
+    "TraversalSpec": "render.figures",
+    "VerifySpec": "render.dataset.verify",
     "contact_sheet": "render.figures",
     "merge_parts": "render.dataset.merge",
     "render_dataset": "render.dataset.render",

@@ -17,7 +17,7 @@ from ident3d.storage.images import decode
 from ident3d.storage.layouts import open_split
 from render.blender.pool import PoolSpec
 from render.blender.protocol import Job, Renderer
-from render.blender.quality import Quality
+from render.blender.quality import DEFAULT_QUALITY, Quality
 from render.dataset.spec import find_quality, find_world
 from render.dataset.writer import check_writable
 
@@ -127,7 +127,7 @@ class TraversalSpec:
     steps: int = 7
     resolution: int = 128
     seed: int = 0
-    quality: Quality | str = "standard"
+    quality: Quality | str = DEFAULT_QUALITY
 
 
 def traversal(spec: TraversalSpec | None = None, pool: PoolSpec | None = None) -> Image.Image:
@@ -175,7 +175,7 @@ def traversal_of(world: World, latents: npt.NDArray[np.float32], renderer: Rende
     return mosaic(grid.reshape(*latents.shape[:2], *grid.shape[1:]), names, values)
 
 
-def contact_sheet(root: Path | str, split: str = "train", count: int = 64) -> Image.Image:
+def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
     """Return a near-square grid of a dataset's images, evenly spaced over a split.
 
     Beside each line stands the id of its first image. An exact positive stands to the right of its anchor.

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from ident3d.codec import from_json, to_json
 from ident3d.registry import Registry
 
-__all__ = ["QUALITIES", "Denoiser", "DenoiserQuality", "LightChoice", "Prefilter", "Quality"]
+__all__ = ["DEFAULT_QUALITY", "QUALITIES", "Denoiser", "DenoiserQuality", "LightChoice", "Prefilter", "Quality"]
 
 
 class Prefilter(StrEnum):
@@ -90,6 +90,9 @@ class Quality:
         """Return the quality that :meth:`to_json` wrote; ValueError if the data describe none."""
         return from_json(cls, data, "quality")
 
+
+DEFAULT_QUALITY: Final = "standard"
+"""The preset of whoever names none."""
 
 QUALITIES = Registry(
     "quality",

@@ -7,7 +7,7 @@ from typing import Any
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from render.blender.check import check_rendering
 from render.blender.pool import PoolSpec
-from render.blender.quality import QUALITIES
+from render.blender.quality import DEFAULT_QUALITY, QUALITIES
 from render.commands.options import QualityName
 
 __all__ = ["CheckMachine"]
@@ -24,7 +24,7 @@ class CheckMachine:
         python -m render check --device cuda --json
     """
 
-    quality: QualityName = "standard"
+    quality: QualityName = DEFAULT_QUALITY
     """Quality of the image."""
     resolution: int = 224
     """Width and height of the image in pixels."""

@@ -10,6 +10,7 @@ import tyro
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from render.blender.pool import PoolSpec
+from render.blender.quality import DEFAULT_QUALITY
 from render.commands.options import HueMapName, QualityName
 from render.dataset.merge import merge_parts
 from render.dataset.render import RenderReport, render_dataset
@@ -43,7 +44,7 @@ class Dataset:
     """Width and height in pixels."""
     seed: int = DatasetSpec.seed
     """Seed of the latents and of the sampling noise."""
-    quality: QualityName = "standard"
+    quality: QualityName = DEFAULT_QUALITY
     """"published" is what the authors of 3DIdent set, "standard" is near it and far faster, "draft" is for a look."""
     world: Path | None = None
     """A world as JSON: other factors, ranges, objects, lights, colours. By default that of the dataset that lies in
@@ -54,7 +55,7 @@ class Dataset:
     shard: str | None = None
     """Render part K/N only, K from 0 to N - 1: every N-th Parquet shard. The tasks of a SLURM array know their part."""
     latents: Path | None = None
-    """A .npy file with raw latents of the split "train", one column a factor, in [-1, 1]; the seed draws those of
+    """A .npy file with raw latents of the split "train", one column per factor, in [-1, 1]; the seed draws those of
     "test"."""
     pairs: str | None = None
     """Render an exact positive beside every image, from a conditional: "normal(sigma=0.1)"."""

@@ -8,6 +8,7 @@ import tyro
 
 from ident3d.commandline import EXIT_OK
 from render.blender.pool import PoolSpec
+from render.blender.quality import DEFAULT_QUALITY
 from render.commands.options import HueMapName, QualityName
 from render.dataset.spec import find_world
 from render.figures import TraversalSpec, check_output, traversal
@@ -34,7 +35,7 @@ class Traversal:
     """Width and height of one image in pixels."""
     seed: int = TraversalSpec.seed
     """Seed of the values that factors have while they stay."""
-    quality: QualityName = "standard"
+    quality: QualityName = DEFAULT_QUALITY
     """Quality of the images."""
     hue_map: HueMapName | None = None
     """How hue angles become colours; by default as the world says: "wrapped" in that of 3DIdent."""

@@ -8,7 +8,7 @@ import tyro
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
 from render.blender.pool import PoolSpec
-from render.dataset.verify import Comparison, verify_images
+from render.dataset.verify import Comparison, VerifySpec, verify_images
 
 __all__ = ["VerifyImages"]
 
@@ -28,11 +28,11 @@ class VerifyImages:
 
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
-    sample: int = 8
+    sample: int = VerifySpec.sample
     """How many images."""
-    seed: int = 0
+    seed: int = VerifySpec.seed
     """Seed of the choice of images."""
-    tolerance: float = 40.0
+    tolerance: float = VerifySpec.tolerance_db
     """Lowest peak signal-to-noise ratio that counts as the same image, in dB."""
     json: bool = False
     """Print what is found as JSON."""
@@ -41,9 +41,8 @@ class VerifyImages:
 
     def run(self) -> int:
         """Compare; return the exit status."""
-        report = verify_images(
-            self.root, sample=self.sample, seed=self.seed, tolerance_db=self.tolerance, pool=self.pool
-        )
+        spec = VerifySpec(sample=self.sample, seed=self.seed, tolerance_db=self.tolerance)
+        report = verify_images(self.root, spec, self.pool)
         status = EXIT_FAILED if report.different else EXIT_OK
         if self.json:
             write_json({"same": not report.different, "images": [_plain(found) for found in report.comparisons]})

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ident3d.scene.templates import HueMap
 from ident3d.scene.world import World
-from render.blender.quality import QUALITIES, Quality
+from render.blender.quality import DEFAULT_QUALITY, QUALITIES, Quality
 
 if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
     from ident3d.conditionals import Conditional
@@ -117,7 +117,7 @@ class DatasetSpec:
     test: int | None = None
     resolution: int = 224
     seed: int = 0
-    quality: Quality | str = "standard"
+    quality: Quality | str = DEFAULT_QUALITY
     world: World | Path | None = None
     hue_map: HueMap | str | None = None
     latents: npt.ArrayLike | Path | None = None

@@ -20,7 +20,7 @@ from render.blender.pool import PoolSpec
 from render.blender.protocol import Renderer
 from render.dataset.plan import ImageId, ImageSpec
 
-__all__ = ["Comparison", "VerifyReport", "compare", "psnr", "sample_images", "verify_images"]
+__all__ = ["Comparison", "VerifyReport", "VerifySpec", "compare", "psnr", "sample_images", "verify_images"]
 
 _LOG = logging.getLogger("ident3d.render")
 
@@ -58,9 +58,26 @@ class VerifyReport:
         return [found.image for found in self.comparisons if found.psnr < self.tolerance_db]
 
 
-def verify_images(
-    root: Path | str, *, sample: int = 8, seed: int = 0, tolerance_db: float = 40.0, pool: PoolSpec | None = None
-) -> VerifyReport:
+@dataclass(frozen=True, kw_only=True)
+class VerifySpec:
+    """Which images are rendered again, and when they count as the same.
+
+    Attributes:
+        sample: how many images, exact positives among them, 1 or more; all of them where there are fewer.
+        seed: which ones, 0 or larger.
+        tolerance_db: lowest peak signal-to-noise ratio that counts as the same image, in dB; positive.
+    """
+
+    sample: int = 8
+    seed: int = 0
+    tolerance_db: float = 40.0
+
+    def __post_init__(self) -> None:
+        if not self.tolerance_db > 0:  # NaN neither
+            raise ValueError(f"a tolerance is a positive number of dB, not {self.tolerance_db}")
+
+
+def verify_images(root: Path | str, spec: VerifySpec | None = None, pool: PoolSpec | None = None) -> VerifyReport:
     """Render random images of a dataset again, from what its manifest stores, and compare them with the stored ones.
 
     On the same Blender and device the pixels are equal; on another device they may differ by rounding. Whether the
@@ -68,9 +85,7 @@ def verify_images(
 
     Args:
         root: the dataset's folder, or "sample".
-        sample: how many images, exact positives among them, 1 or more; all of them where there are fewer.
-        seed: which ones, 0 or larger.
-        tolerance_db: lowest peak signal-to-noise ratio that counts as the same image, in dB; positive.
+        spec: which images, and when they count as the same.
         pool: what renders; all cores, or a GPU if there is one, where None.
 
     Raises:
@@ -79,20 +94,19 @@ def verify_images(
         DatasetError: if the manifest is damaged or not understood, or a stored image cannot be read.
         RenderError: if the machine cannot render, or an image cannot be rendered.
     """
-    if not tolerance_db > 0:  # NaN neither
-        raise ValueError(f"a tolerance is a positive number of dB, not {tolerance_db}")
+    spec = spec or VerifySpec()
     folder = resolve_root(root)
     if not (folder / MANIFEST_NAME).exists():
         raise FileNotFoundError(
             f"{folder} has no {MANIFEST_NAME}, so that nothing says how its images were made: only datasets that "
             "python -m render made can be rendered again. ident3d verify checks the files of any dataset"
         )
-    spec = ImageSpec.of(Manifest.read(folder))
-    images = sample_images(folder, sample, seed)
-    with (pool or PoolSpec()).pool(spec.quality, spec.resolution) as workers:
-        if spec.blender != workers.about.series:
-            _LOG.warning("rendered with Blender %s, compared with %s", spec.blender, workers.about.blender)
-        return VerifyReport(folder, tuple(compare(folder, spec, images, workers)), tolerance_db)
+    made = ImageSpec.of(Manifest.read(folder))
+    images = sample_images(folder, spec.sample, spec.seed)
+    with (pool or PoolSpec()).pool(made.quality, made.resolution) as workers:
+        if made.blender != workers.about.series:
+            _LOG.warning("rendered with Blender %s, compared with %s", made.blender, workers.about.blender)
+        return VerifyReport(folder, tuple(compare(folder, made, images, workers)), spec.tolerance_db)
 
 
 def psnr(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> float:

@@ -3,19 +3,22 @@
 import errno
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from ident3d.errors import DatasetError
+from ident3d.scene.world import World
 from ident3d.storage.images import decode
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.native import NativeSplit, ShardReader
 from render.blender.protocol import Device, DeviceMissingError, WorkerInfo
+from render.blender.quality import QUALITIES
 from render.dataset.journal import Journal
-from render.dataset.render import _Bar, render_plan, render_shards
-from render.dataset.spec import Part
+from render.dataset.render import _Bar, render_dataset, render_plan, render_shards
+from render.dataset.spec import DatasetSpec, Part
 from render.dataset.writer import DatasetWriter, begun_dataset
 from tests.render.fake_renderer import RESOLUTION, Counter, FakeRenderer, Shifted, files_of, small_plan
 
@@ -45,6 +48,22 @@ class FakePool(FakeRenderer):
 
 def _render(root, plan, part, pool):
     return render_plan(root, plan, part, pool, begun_dataset(root))
+
+
+def test_a_spec_and_a_pool_are_all_that_it_takes(tmp_path):
+    latents = np.linspace(-1, 1, 50).reshape(5, 10)
+    world = World().with_hue_map("published")
+    spec = DatasetSpec(test=2, resolution=RESOLUTION, quality=QUALITIES["draft"], world=world, latents=latents)
+    report = render_dataset(tmp_path / "mine", spec, FakePool())
+    assert (report.rendered, report.kept, report.elsewhere) == (7, 0, ())
+    assert report.manifest == Manifest.read(tmp_path / "mine")
+    assert report.manifest.splits == {"train": 5, "test": 2}
+    assert report.manifest.render["hue_map"] == "published"
+    np.testing.assert_array_equal(NativeSplit(tmp_path / "mine", "train").latents, latents.astype(np.float32))
+    again = DatasetSpec(test=2, resolution=RESOLUTION, quality="draft", latents=latents)  # the folder knows its world
+    assert render_dataset(str(tmp_path / "mine"), again, FakePool()).rendered == 0
+    with pytest.raises(ValueError, match="render.hue_map: 'published' against 'wrapped'"):
+        render_dataset(tmp_path / "mine", replace(again, hue_map="wrapped"), FakePool())
 
 
 def test_the_settings_stand_before_the_first_image_and_name_the_series(tmp_path):
