@@ -62,7 +62,7 @@ def test_a_spec_and_a_pool_are_all_that_it_takes(tmp_path):
     np.testing.assert_array_equal(NativeSplit(tmp_path / "mine", "train").latents, latents.astype(np.float32))
     again = DatasetSpec(test=2, resolution=RESOLUTION, quality="draft", latents=latents)  # the folder knows its world
     assert render_dataset(str(tmp_path / "mine"), again, FakePool()).rendered == 0
-    with pytest.raises(ValueError, match="render.hue_map: 'published' against 'wrapped'"):
+    with pytest.raises(ValueError, match=r"render\.hue_map: 'published' against 'wrapped'"):
         render_dataset(tmp_path / "mine", replace(again, hue_map="wrapped"), FakePool())
 
 
