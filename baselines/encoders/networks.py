@@ -4,6 +4,7 @@ import itertools
 from typing import Literal, get_args
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -42,7 +43,7 @@ class MLPEncoder(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], space.dim))
         self.output = output_for(space, learn_scale=learn_scale)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch observed"]) -> Float[Tensor, "batch dim"]:
         """Map (B, observed) observations to (B, N) embeddings."""
         embeddings: Tensor = self.output(self.layers(x))
         return embeddings
@@ -91,7 +92,7 @@ class ResNetEncoder(nn.Module):
         self.head = nn.Linear(_HIDDEN_PER_LATENT * space.dim, space.dim)
         self.output = output_for(space, learn_scale=learn_scale)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch dim"]:
         """Map (B, 3, H, W) float RGB images in [0, 1] to (B, d) float32 embeddings."""
         features = self.backbone(2 * x - 1)
         with torch.autocast(x.device.type, enabled=False):
@@ -116,6 +117,6 @@ class Pixels(nn.Module):
             raise ValueError(f"a grid has at least one cell a side, not {cells}")
         self.cells = cells
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch means"]:
         """Map (B, 3, H, W) images to (B, 3 cells^2) means: all cells of red, then of green, then of blue."""
         return F.adaptive_avg_pool2d(x, self.cells).flatten(1)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -47,11 +48,11 @@ class BoxOutput(nn.Module):
         return {"box_size": float(self.size.detach().mean())}
 
     @property
-    def size(self) -> Tensor:
+    def size(self) -> Float[Tensor, " dim"]:
         """(d,) the size of the box in units of the one asked for."""
         return self.log_size.exp()
 
-    def forward(self, raw: Tensor) -> Tensor:
+    def forward(self, raw: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
         """Map (B, d) numbers into the box."""
         return self.centre + self.half_width * self.size * torch.tanh(raw)
 
@@ -77,11 +78,11 @@ class SphereOutput(nn.Module):
         return {"radius": float(self.radius.detach())}
 
     @property
-    def radius(self) -> Tensor:
+    def radius(self) -> Float[Tensor, ""]:
         """The radius, a scalar."""
         return self.log_radius.exp()
 
-    def forward(self, raw: Tensor) -> Tensor:
+    def forward(self, raw: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
         """Map (B, d) numbers onto the sphere; a zero vector stays zero."""
         return F.normalize(raw, dim=-1, eps=_SMALLEST_NORM) * self.radius
 

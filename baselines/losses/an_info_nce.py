@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,12 +18,12 @@ _SMALLEST_PRECISION = 1e-8  # keeps the gradient finite where softplus underflow
 
 
 def an_info_nce(
-    z: Tensor,
-    z_pos: Tensor,
-    z_neg: Tensor | None = None,
-    precision: Tensor | Sequence[float] | float = 1.0,
+    z: Float[Tensor, "batch dim"],
+    z_pos: Float[Tensor, "batch dim"],
+    z_neg: Float[Tensor, "negatives dim"] | Float[Tensor, "batch negatives dim"] | None = None,
+    precision: Float[Tensor, ""] | Float[Tensor, " dim"] | Sequence[float] | float = 1.0,
     **options: Unpack[ContrastOptions],
-) -> Tensor:
+) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
     r"""AnInfoNCE: tell an anchor's positive from negatives by a distance of a learned diagonal metric.
 
     $$-\log \frac{e^{-c(z, z^{+})}}{e^{-c(z, z^{+})} + \sum_{j=1}^{M} e^{-c(z, z^{-}_j)}},
@@ -82,10 +83,15 @@ class AnInfoNCE(Loss):
         self.options = options
 
     @property
-    def precision(self) -> Tensor:
+    def precision(self) -> Float[Tensor, " dim"]:
         """(d,) the diagonal of Lambda, differentiable."""
         return F.softplus(self.raw_precision).clamp_min(_SMALLEST_PRECISION)
 
-    def forward(self, z: Tensor, z_pos: Tensor, z_neg: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        z: Float[Tensor, "batch dim"],
+        z_pos: Float[Tensor, "batch dim"],
+        z_neg: Float[Tensor, "negatives dim"] | Float[Tensor, "batch negatives dim"] | None = None,
+    ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
         """Return the loss of a batch."""
         return an_info_nce(z, z_pos, z_neg, self.precision, **self.options)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, cast, get_args
 
 import torch
 import torch.distributed as dist
+from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
@@ -31,7 +32,7 @@ def process_rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
-def gather_batch(z: Tensor) -> Tensor:
+def gather_batch(z: Float[Tensor, "batch dim"]) -> Float[Tensor, "joined dim"]:
     """Join the batches of all processes in the order of their ranks.
 
     The gradient of what any process does with the joined batch comes back to the process that its rows came from,
@@ -71,7 +72,12 @@ _NUMBERS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}  # what a CPU's cache holds; 
 _NUMBERS_KEPT = {"cpu": 2**22, "cuda": 2**26}  # shares that are kept for the backward pass: 16 and 256 MiB in float32
 
 
-def log_partition(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
+def log_partition(
+    cost: Cost,
+    anchors: Float[Tensor, "batch dim"],
+    candidates: Float[Tensor, "candidates dim"],
+    own: Int64[Tensor, "batch own"] | None = None,
+) -> Float[Tensor, " batch"]:
     """Return log sum_j exp(-cost(anchor_i, candidate_j)), the anchor's own candidates left out.
 
     The matrix of costs is walked in blocks of anchors, so no (B, M, d) tensor is ever kept. Shares of the partition are

@@ -7,7 +7,7 @@ without ever keeping it.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 __all__ = ["Cost", "MinkowskiDistance", "MinkowskiPower", "NegativeDot", "SquaredEuclidean"]
 
 
+@runtime_checkable
 class Cost(Protocol):
     """A cost c(a, b) between embeddings.
 

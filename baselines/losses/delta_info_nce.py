@@ -2,6 +2,7 @@
 
 from typing import Unpack
 
+from jaxtyping import Float
 from torch import Tensor
 
 from baselines.losses.contrast import ContrastOptions, contrast, temperature_scale
@@ -12,15 +13,15 @@ __all__ = ["DeltaInfoNCE", "delta_info_nce"]
 
 
 def delta_info_nce(
-    z: Tensor,
-    z_pos: Tensor,
-    z_neg: Tensor | None = None,
+    z: Float[Tensor, "batch dim"],
+    z_pos: Float[Tensor, "batch dim"],
+    z_neg: Float[Tensor, "negatives dim"] | Float[Tensor, "batch negatives dim"] | None = None,
     p: float = 2,
-    temperature: float | Tensor = 1.0,
+    temperature: float | Float[Tensor, ""] = 1.0,
     *,
     metric: bool = False,
     **options: Unpack[ContrastOptions],
-) -> Tensor:
+) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
     r"""delta-InfoNCE: tell an anchor's positive from negatives by an L^p distance.
 
     $$-\log \frac{e^{-\delta(z, z^{+}) / \tau}}
@@ -82,7 +83,12 @@ class DeltaInfoNCE(Loss):
         self.metric = metric
         self.options = options
 
-    def forward(self, z: Tensor, z_pos: Tensor, z_neg: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        z: Float[Tensor, "batch dim"],
+        z_pos: Float[Tensor, "batch dim"],
+        z_neg: Float[Tensor, "negatives dim"] | Float[Tensor, "batch negatives dim"] | None = None,
+    ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
         """Return the loss of a batch."""
         return delta_info_nce(z, z_pos, z_neg, self.p, self.temperature, metric=self.metric, **self.options)
 

@@ -2,6 +2,7 @@
 
 from typing import Unpack
 
+from jaxtyping import Float
 from torch import Tensor
 
 from baselines.losses.contrast import ContrastOptions, contrast, temperature_scale
@@ -12,12 +13,12 @@ __all__ = ["InfoNCE", "info_nce"]
 
 
 def info_nce(
-    z: Tensor,
-    z_pos: Tensor,
-    z_neg: Tensor | None = None,
-    temperature: float | Tensor = 1.0,
+    z: Float[Tensor, "batch dim"],
+    z_pos: Float[Tensor, "batch dim"],
+    z_neg: Float[Tensor, "negatives dim"] | Float[Tensor, "batch negatives dim"] | None = None,
+    temperature: float | Float[Tensor, ""] = 1.0,
     **options: Unpack[ContrastOptions],
-) -> Tensor:
+) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
     r"""InfoNCE: tell an anchor's positive from negatives by the dot product.
 
     $$-\log \frac{e^{z \cdot z^{+} / \tau}}{e^{z \cdot z^{+} / \tau} + \sum_{j=1}^{M} e^{z \cdot z^{-}_j / \tau}}$$
@@ -59,6 +60,11 @@ class InfoNCE(Loss):
         self.temperature = temperature
         self.options = options
 
-    def forward(self, z: Tensor, z_pos: Tensor, z_neg: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        z: Float[Tensor, "batch dim"],
+        z_pos: Float[Tensor, "batch dim"],
+        z_neg: Float[Tensor, "negatives dim"] | Float[Tensor, "batch negatives dim"] | None = None,
+    ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
         """Return the loss of a batch."""
         return info_nce(z, z_pos, z_neg, self.temperature, **self.options)

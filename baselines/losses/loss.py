@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 __all__ = ["Loss"]
@@ -28,7 +29,7 @@ class Loss(nn.Module):
     label: ClassVar[str] = "loss in nats"
 
     @property
-    def precision(self) -> Tensor | None:
+    def precision(self) -> Float[Tensor, " dim"] | None:
         """(d,) the diagonal of Lambda, if embeddings are compared by a metric that is learned."""
         return None
 

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from baselines.losses.loss import Loss
@@ -10,7 +11,7 @@ from baselines.losses.loss import Loss
 __all__ = ["SupervisedMSE", "supervised_mse"]
 
 
-def supervised_mse(embeddings: Tensor, latents: Tensor) -> Tensor:
+def supervised_mse(embeddings: Float[Tensor, "batch dim"], latents: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
     """Return the mean squared error between embeddings and the true latents.
 
     Args:
@@ -41,6 +42,6 @@ class SupervisedMSE(Loss):
     sees_latents: ClassVar[bool] = True
     label: ClassVar[str] = "mean squared error"
 
-    def forward(self, embeddings: Tensor, latents: Tensor) -> Tensor:
+    def forward(self, embeddings: Float[Tensor, "batch dim"], latents: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
         """Return the loss of a batch."""
         return supervised_mse(embeddings, latents)
