@@ -3,7 +3,7 @@
 Appendix A.3 of Zimmermann et al. gives Adam, a learning rate of 1e-4, 200,000 steps and the encoder. It leaves open,
 and this is what was chosen here:
 
-* the widths of the conditionals on 3DIdent: sigma 0.1 and scale 0.1, in units of the raw latents;
+* the scales of the conditionals on 3DIdent: sigma 0.1 and scale 0.1, in units of the raw latents;
 * the batch: 512 pairs, as in the published code;
 * the temperature: 0.1. Where the embeddings' scale is learned or unbounded only their ratio counts, but a scale
   starts near 1 and moves slowly: on the images of the track mini (batch 128, learning rate 1e-3), infonce-box came to
@@ -58,7 +58,7 @@ class Recipe:
             none.
         pairs: "matched": stored images, the nearest to a draw from the conditional; "rendered": exact pairs;
             "augmented": two SimCLR views of an image; "single": images with their latents.
-        match_in_own_metric: whether matching divides each factor by the conditional's width in it.
+        match_in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
         p: exponent of the distance of delta-InfoNCE.
         temperature: temperature of InfoNCE and delta-InfoNCE.
         negatives: which of the batch's other items are negatives.

@@ -26,7 +26,7 @@ def sample_latents(
         seed: seed of the dataset, 0 or larger.
         start: index of the first row within the split.
         split: name of the split; splits are disjoint streams.
-        factors: the factors, one a column.
+        factors: the factors, one per column.
 
     Returns:
         (n, len(factors)) float32 in (-1, 1).
@@ -43,7 +43,7 @@ def to_physical(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArr
 
     Args:
         latents: (..., len(factors)) raw latents.
-        factors: the factors, one a column.
+        factors: the factors, one per column.
 
     Returns:
         (..., len(factors)) float64.
@@ -61,7 +61,7 @@ def from_physical(physical: npt.ArrayLike, factors: Factors = FACTORS) -> npt.ND
 
     Args:
         physical: (..., len(factors)) values in the factors' units.
-        factors: the factors, one a column.
+        factors: the factors, one per column.
 
     Returns:
         (..., len(factors)) float64.
@@ -96,7 +96,7 @@ def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDA
 
     Args:
         latents: (N, len(factors)) raw latents in [-1, 1].
-        factors: the factors, one a column.
+        factors: the factors, one per column.
 
     Returns:
         (N, len(factors)) float32.

@@ -51,7 +51,7 @@ class Marginal:
             Latents of ``dtype``.
 
         Raises:
-            TypeError: if generator is no torch.Generator or dtype no float dtype.
+            TypeError: if generator is not a torch.Generator, or dtype not a float dtype.
             ValueError: if n is negative, or the law is not defined on the space.
         """
         check_count(n, "the number of latents", 0)
@@ -72,7 +72,7 @@ class Marginal:
             Log densities with respect to the space's natural measure, in z's dtype but at least float32.
 
         Raises:
-            TypeError: if z is no floating-point tensor.
+            TypeError: if z is not a floating-point tensor.
             ValueError: if the law is not defined on the space, or a latent is not finite or not on the sphere.
         """
         self.law.check(space)
@@ -120,7 +120,7 @@ def parse(text: str, factors: Factors = FACTORS) -> Marginal:
         factors: the factors that names refer to.
 
     Raises:
-        TypeError: if text is no string.
+        TypeError: if text is not a string.
         ValueError: if it cannot be read.
     """
     return Marginal(parse_conditional(text, factors))

@@ -76,7 +76,7 @@ class Space(ABC):
             inside: whether they must lie in the space; otherwise finite points of R^dim will do.
 
         Raises:
-            TypeError: if z is no floating-point tensor.
+            TypeError: if z is not a floating-point tensor.
             ValueError: if its last axis is not one of ``dim``, or a point is not finite or not in the space.
         """
         if not isinstance(z, Tensor) or not z.is_floating_point():

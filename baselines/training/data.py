@@ -147,7 +147,7 @@ def matching_index(conditional: Conditional, data: PairData, *, in_own_metric: b
     Args:
         conditional: the distribution of positives.
         data: the dataset, or a part of one.
-        in_own_metric: whether matching divides each factor by the conditional's width in it.
+        in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
 
     Raises:
         ValueError: if the conditional is not one of the latents' box.

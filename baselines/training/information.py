@@ -115,7 +115,7 @@ def kept_information(
         conditional: the distribution of the positives.
         device: where the encoder is.
         is_matched: whether positives are matched to draws from the conditional; or are the rendered ones.
-        in_own_metric: whether matching divides each factor by the conditional's width in it.
+        in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
         seed: seed of the draws.
         items: number of items that a positive is told apart from; fewer where the split has fewer.
 

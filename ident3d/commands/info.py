@@ -47,7 +47,7 @@ class Info:
     seed: int = 0
     """Seed of the draws."""
     plot: Path | None = None
-    """Draw the widths that were asked for and those that are realised to this image file."""
+    """Draw the standard deviations that were asked for and those that are realised to this image file."""
     json: bool = False
     """Print what is found as JSON."""
 

@@ -82,7 +82,7 @@ class Conditional(ABC):
             Positives in the space, with the anchors' dtype and device.
 
         Raises:
-            TypeError: if z is no floating-point tensor, or generator no torch.Generator.
+            TypeError: if z is not a floating-point tensor, or generator not a torch.Generator.
             ValueError: if the conditional is not defined on this space, an anchor is not in the space, or the
                 generator is on another device.
         """
@@ -108,7 +108,7 @@ class Conditional(ABC):
             at least float32.
 
         Raises:
-            TypeError: if z_pos or z is no floating-point tensor.
+            TypeError: if z_pos or z is not a floating-point tensor.
             ValueError: if the conditional is not defined on this space, shapes differ, an anchor is not in the
                 space, or a positive is not finite or not on the sphere.
         """
@@ -232,7 +232,7 @@ def columns_by_name(names: Iterable[str], factors: Factors) -> dict[str, tuple[i
 
     Args:
         names: names of factors, names of groups, or "rest".
-        factors: the factors, one a column.
+        factors: the factors, one per column.
 
     Returns:
         The columns of each name, in the order of ``names``.

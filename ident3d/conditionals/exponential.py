@@ -207,7 +207,7 @@ class GeneralizedNormal(ExponentialPower):
     def __init__(self, p: float, scale: ScalesLike) -> None:
         exponent = positive(p, "p")
         if exponent < 1:
-            raise ValueError(f"p must be 1 or larger, not {exponent}: below 1, |x|^p is no power of a metric")
+            raise ValueError(f"p must be 1 or larger, not {exponent}: below 1, |x|^p is not a power of a metric")
         object.__setattr__(self, "p", exponent)
         object.__setattr__(self, "scale", per_factor(scale, "scale"))
 

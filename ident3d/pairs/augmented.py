@@ -85,7 +85,7 @@ class SimCLRViews:
         grey_probability: of dropping the colour.
 
     Raises:
-        ValueError: if a range is not within its bounds, or a probability is none.
+        ValueError: if a range is not within its bounds, or a probability not in [0, 1].
 
     Reference:
         Zimmermann et al., ICML 2021, appendix A.3; Chen et al., A Simple Framework for Contrastive Learning of Visual
@@ -201,7 +201,7 @@ class AugmentedPairs(PairStream):
         transform: what is made of the views, (B, 3, H, W) uint8; a function of its input alone.
 
     Raises:
-        TypeError: if the dataset is none, or views are drawn by no function.
+        TypeError: if data is not a dataset, or views not a function.
         ValueError: if batch size or seed are not usable.
 
     Reference:

@@ -76,7 +76,7 @@ class PositivePairs(PairStream):
         transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
 
     Raises:
-        TypeError: if dataset, conditional or index are none.
+        TypeError: if data is not a dataset, conditional not a conditional, or index not a PairIndex.
         ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
             latents, or batch size or seed are not usable.
 

@@ -43,9 +43,9 @@ class RealisedConditional:
         images: number of images of the dataset.
         draws: number of pairs that this was estimated from.
         names: names of the factors.
-        nominal_std: standard deviation of the targets' displacement, one a factor.
-        realised_std: standard deviation of the positives' displacement, one a factor.
-        correlation: between the two displacements, one a factor: what is left of the target in the positive; 0 where
+        nominal_std: standard deviation of the targets' displacement, one per factor.
+        realised_std: standard deviation of the positives' displacement, one per factor.
+        correlation: between the two displacements, one per factor: what is left of the target in the positive; 0 where
             one of them is the same in every pair.
         self_match: share of targets whose nearest stored latents are the anchor's own, which is excluded.
         distinct_partners: mean number of different positives that 100 draws from one anchor reach.
@@ -65,7 +65,7 @@ class RealisedConditional:
 
     @property
     def widening(self) -> tuple[float, ...]:
-        """Realised over nominal standard deviation, one a factor."""
+        """Realised over nominal standard deviation, one per factor."""
         return tuple(map(_ratio, self.realised_std, self.nominal_std))
 
     @property
@@ -83,7 +83,7 @@ class RealisedConditional:
             f"{self.images:,} images are too few for {self.conditional}: in {self.names[worst]}, positives spread "
             f"{self.widening[worst]:.1f} times as far as asked for (std {self.realised_std[worst]:.3f}, not "
             f"{self.nominal_std[worst]:.3f}). More images or a wider conditional help, PairIndex(scale=...) for a "
-            "conditional with different widths, and exact pairs: python -m render ROOT --pairs CONDITIONAL"
+            "conditional with a scale per factor, and exact pairs: python -m render ROOT --pairs CONDITIONAL"
         )
 
     def table(self) -> str:
@@ -108,7 +108,8 @@ class RealisedConditional:
 
         Raises:
             MissingDependencyError: if matplotlib is not installed.
-            FileNotFoundError, ValueError: if there is no such folder, or the file is none that can be drawn to.
+            FileNotFoundError: if there is no such folder.
+            ValueError: if the file is not of a kind that can be drawn to.
         """
         check_plot(path)
         from matplotlib.figure import Figure

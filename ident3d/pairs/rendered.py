@@ -67,7 +67,7 @@ class RenderedPairs(PairStream):
 
     Raises:
         DatasetError: if the dataset has no exact positives.
-        TypeError: if the dataset is none.
+        TypeError: if data is not a dataset.
         ValueError: if batch size or seed are not usable.
     """
 

@@ -67,7 +67,7 @@ def check_data(data: Any) -> None:
     """Say what is wrong with what pairs are to be drawn from.
 
     Raises:
-        TypeError: if it is no dataset that pairs can be drawn from.
+        TypeError: if it is not a dataset that pairs can be drawn from.
         ValueError: if it is empty, or images, latents and factors differ in number.
     """
     if isinstance(data, str | Path):
@@ -292,7 +292,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
         but for the rounding of augmented views.
 
         Raises:
-            TypeError: if it is no device.
+            TypeError: if it is not a device.
             ValueError: if there is no such device here, or the images do not fit in its free memory.
         """
         target = usable_device(device)
