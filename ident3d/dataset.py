@@ -43,7 +43,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
     def __getitem__(self, index: int) -> tuple[Any, torch.Tensor]:
         row = self._row(index)
         image = Image.fromarray(self._images.pixels(row))
-        return (image if self.transform is None else self.transform(image)), self.latents[row]
+        return (image if self.transform is None else self.transform(image)), self.latents[row].clone()
 
     def pixels(self, rows: torch.Tensor | npt.ArrayLike) -> torch.Tensor:
         """Decode a batch of images, without ``transform``.
@@ -61,7 +61,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
         """
         asked = np.asarray(rows).reshape(-1)
         if not asked.size:
-            return torch.empty((0, *self._images.pixels(0).shape), dtype=torch.uint8)
+            return torch.empty((0, *self._images.pixels(0).shape), dtype=torch.uint8, device="cpu")
         if asked.dtype.kind not in "iu":
             raise TypeError(f"rows are integers, not {asked.dtype}")
         if not (asked.min() >= 0 and asked.max() < len(self)):

@@ -236,8 +236,7 @@ def _number(value: Any, what: str) -> float:
 @lru_cache(maxsize=256)
 def _walls(low: float, high: float, dtype: torch.dtype) -> tuple[float, float]:
     """Return the outermost numbers of ``dtype`` within [low, high]."""
-    upward, downward = torch.tensor(math.inf, dtype=dtype), torch.tensor(-math.inf, dtype=dtype)
-    first, last = torch.tensor(low, dtype=dtype), torch.tensor(high, dtype=dtype)
+    upward, downward, first, last = torch.tensor([math.inf, -math.inf, low, high], dtype=dtype, device="cpu")
     first = torch.nextafter(first, upward) if first.item() < low else first
     last = torch.nextafter(last, downward) if last.item() > high else last
     return first.item(), last.item()

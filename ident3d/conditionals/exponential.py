@@ -348,7 +348,7 @@ def _isotropic_information(conditional: Conditional, space: Sphere) -> float:
     nodes, weights = gauss_legendre(_NODES, edges.device)
     half = edges.diff().unsqueeze(-1) / 2
     angle = (edges[:-1].unsqueeze(-1) + half * (1 + nodes)).flatten()
-    z = torch.zeros(len(angle), n, dtype=torch.float64)
+    z = torch.zeros(len(angle), n, dtype=torch.float64, device=angle.device)
     z[:, 0] = 1.0
     z_pos = torch.zeros_like(z)
     z_pos[:, 0], z_pos[:, 1] = angle.cos(), angle.sin()

@@ -209,10 +209,10 @@ def truncated_mean_square(log_density: LogDensity, width: float) -> float:
         The mean; infinite where the law has none.
     """
     if math.isinf(width):
-        walls = torch.tensor([math.inf, math.sqrt(_FARTHEST)], dtype=torch.float64)
+        walls = torch.tensor([math.inf, math.sqrt(_FARTHEST)], dtype=torch.float64, device="cpu")
         whole, part = truncated(log_density, walls, walls).mean_square.tolist()
         return whole if math.isclose(whole, part, rel_tol=1e-6) else math.inf
-    z, weights = _graded_interval(torch.tensor(width, dtype=torch.float64))
+    z, weights = _graded_interval(torch.tensor(width, dtype=torch.float64, device="cpu"))
     return float(truncated(log_density, z, width - z).mean_square @ weights) / width
 
 
@@ -226,7 +226,7 @@ def truncated_information(log_density: LogDensity, width: float) -> float:
         log_density: the law of z_pos - z without walls.
         width: the interval's width, finite.
     """
-    x, weights = _graded_interval(torch.tensor(width, dtype=torch.float64))
+    x, weights = _graded_interval(torch.tensor(width, dtype=torch.float64, device="cpu"))
     law = truncated(log_density, x, width - x)
     entropy = law.log_mass - law.mean_log_density
     density = torch.zeros_like(x)
@@ -245,7 +245,9 @@ def _graded_interval(length: Tensor) -> tuple[Tensor, Tensor]:
     top = torch.asinh(length / 2).unsqueeze(-1)
     panels = max(1, math.ceil(float(top.max()) / (2 * _STEP)))
     nodes, weights = gauss_legendre(_GRADED_NODES, length.device)
-    unit = ((torch.arange(panels, dtype=length.dtype).unsqueeze(-1) + (1 + nodes) / 2) / panels).flatten()
+    unit = (
+        (torch.arange(panels, dtype=length.dtype, device=length.device).unsqueeze(-1) + (1 + nodes) / 2) / panels
+    ).flatten()
     near = (top * unit).sinh()
     weight = (top * unit).cosh() * top * (weights / (2 * panels)).repeat(panels)
     return torch.cat([near, length.unsqueeze(-1) - near.flip(-1)], -1), torch.cat([weight, weight.flip(-1)], -1)

@@ -229,7 +229,7 @@ def _divide(coordinates: Tensor) -> tuple[Tensor, Tensor]:
             starts.append(node.start_idx)
         else:
             pending += [node.greater, node.lesser]
-    return torch.from_numpy(np.array(tree.indices, dtype=np.int64)), torch.tensor(starts)
+    return torch.from_numpy(np.array(tree.indices, dtype=np.int64)), torch.from_numpy(np.array(starts, dtype=np.int64))
 
 
 def _inverted_lists(coordinates: _Floats, order: _Integers, first: _Integers) -> Any:

@@ -7,6 +7,7 @@ import contextlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,12 @@ class FaissBackend(Backend):
             self._index = faiss.index_cpu_to_gpu(self._resources, options.device.index or 0, self._cpu_index)
 
     def __reduce__(self) -> tuple[type["FaissBackend"], tuple[Points, Options, Tensor]]:
-        stored = torch.from_numpy(faiss_library().serialize_index(self._cpu_index))
-        return type(self), (self._points, self._options, stored)
+        return type(self), (self._points, self._options, self._stored)
+
+    @cached_property
+    def _stored(self) -> Tensor:
+        """The index as FAISS writes it; kept, because a process that is being started reads it from shared memory."""
+        return torch.from_numpy(faiss_library().serialize_index(self._cpu_index))
 
     @classmethod
     def check_device(cls, device: torch.device | str) -> torch.device:
@@ -247,5 +252,5 @@ class GpuFlatBackend(Backend):
         least = torch.from_numpy(np.where(found < 0, np.inf, distances)).double()
         # FAISS expands the square, so the error is that of the norms, not of the distance.
         rounding = (queries.double().square().sum(1) + self._largest) * (self._points.width + 8) * 2.0**-21
-        everything = torch.full((len(queries),), self._candidates == len(self._points))
+        everything = torch.tensor(self._candidates == len(self._points), dtype=torch.bool, device=points.device)
         return points, everything | is_settled(points, least, banned, rounding)

@@ -129,10 +129,10 @@ class SimCLRViews:
         Area and ratio are drawn until the crop fits into the image, ten times at most; else it is the largest
         crop in the middle with an allowed ratio.
         """
-        area = torch.empty(n, _TRIES).uniform_(*self.area, generator=generator) * height * width
+        area = _uniform((n, _TRIES), self.area, generator) * height * width
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        ratio = torch.empty(n, _TRIES).uniform_(low, high, generator=generator).exp()
-        place = torch.rand(n, 2, generator=generator)
+        ratio = _uniform((n, _TRIES), (low, high), generator).exp()
+        place = _unit((n, 2), generator)
         heights, widths = (area / ratio).sqrt().round().long(), (area * ratio).sqrt().round().long()
         fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
         first = fits.int().argmax(dim=1, keepdim=True)
@@ -140,26 +140,35 @@ class SimCLRViews:
         whole = (min(height, round(width / whole_ratio)), min(width, round(height * whole_ratio)))
         fitting = fits.any(dim=1)
         sizes = torch.stack([heights.gather(1, first)[:, 0], widths.gather(1, first)[:, 0]], dim=1)
-        sizes = torch.where(fitting[:, None], sizes, torch.tensor(whole))
-        room = torch.tensor([height, width]) - sizes
+        sizes = torch.where(fitting[:, None], sizes, torch.tensor(whole, dtype=torch.int64, device=sizes.device))
+        room = torch.tensor([height, width], dtype=torch.int64, device=sizes.device) - sizes
         corners = torch.where(fitting[:, None], (place * (room + 1)).long().minimum(room), room // 2)
         return torch.cat([corners, sizes], dim=1)
 
     def _distort(self, views: Tensor, generator: torch.Generator) -> Tensor:
         n, device = len(views), views.device
         spread = 0.8 * self.strength
-        factors = torch.empty(n, 3).uniform_(max(0.0, 1 - spread), 1 + spread, generator=generator)
-        turns = torch.empty(n, 1).uniform_(-0.2 * self.strength, 0.2 * self.strength, generator=generator)
+        factors = _uniform((n, 3), (max(0.0, 1 - spread), 1 + spread), generator)
+        turns = _uniform((n, 1), (-0.2 * self.strength, 0.2 * self.strength), generator)
         amounts = torch.cat([factors, turns], dim=1).to(device)
-        order = torch.rand(n, len(CHANGES), generator=generator).argsort(dim=1).to(device)
-        jittered = (torch.rand(n, generator=generator) < self.jitter_probability).to(device)
-        grey = (torch.rand(n, generator=generator) < self.grey_probability).to(device)
+        order = _unit((n, len(CHANGES)), generator).argsort(dim=1).to(device)
+        jittered = (_unit((n,), generator) < self.jitter_probability).to(device)
+        grey = (_unit((n,), generator) < self.grey_probability).to(device)
         views = views.clone()
         for place in range(len(CHANGES)):
             for number, change in enumerate(CHANGES):
                 chosen = jittered & (order[:, place] == number)
                 views[chosen] = change(views[chosen], amounts[chosen, number, None, None, None])
         return torch.where(grey[:, None, None, None], luminance(views), views)
+
+
+def _unit(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, dtype=torch.float32, device=generator.device, generator=generator)
+
+
+def _uniform(shape: tuple[int, ...], bounds: tuple[float, float], generator: torch.Generator) -> Tensor:
+    empty = torch.empty(shape, dtype=torch.float32, device=generator.device)
+    return empty.uniform_(*bounds, generator=generator)
 
 
 def crop_and_resize(
@@ -174,7 +183,7 @@ def crop_and_resize(
     axes = []
     for axis, size in enumerate(images.shape[2:]):
         start, extent = boxes[:, axis, None], boxes[:, axis + 2, None]
-        centre = (torch.arange(size, device=boxes.device) + 0.5) * extent / size - 0.5
+        centre = (torch.arange(size, dtype=images.dtype, device=boxes.device) + 0.5) * extent / size - 0.5
         inside = start + centre.clamp(
             min=torch.zeros_like(extent), max=extent - 1
         )  # the crop's edge, not what is beyond

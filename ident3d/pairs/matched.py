@@ -14,7 +14,7 @@ from ident3d.arguments import check_count
 from ident3d.conditionals.conditional import Conditional, check_conditional
 from ident3d.matching.index import PairIndex, check_index
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
-from ident3d.pairs.stream import PairBatch, PairData, PairStream, check_workers
+from ident3d.pairs.stream import PairBatch, PairData, PairStream, check_workers, made
 from ident3d.spaces import Box, Space
 
 __all__ = ["MatchedLoader", "PositivePairs"]
@@ -54,7 +54,8 @@ class _Matches(IterableDataset[tuple[int, Tensor]]):
         self._pairs = pairs
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        return ((number, self._pairs.match(number)) for number in self._pairs.numbers())
+        for number in self._pairs.numbers():
+            yield number, made(self._pairs.match, number)
 
 
 class PositivePairs(PairStream):

@@ -188,10 +188,10 @@ def realised_conditional(
     conditional.check(space)
     space.check(stored, "the latents of the dataset")
     matching = _Matching(stored, conditional, space, index, seed)
-    anchors = torch.randint(len(stored), (draws,), generator=torch_generator(seed, "realised/anchors"))
+    anchors = _rows(len(stored), draws, torch_generator(seed, "realised/anchors"))
     targets, positives, distances = matching.pairs(anchors)
     nominal, realised = targets - stored[anchors], stored[positives] - stored[anchors]
-    few = torch.randint(len(stored), (_ANCHORS,), generator=torch_generator(seed, "realised/partners"))
+    few = _rows(len(stored), _ANCHORS, torch_generator(seed, "realised/partners"))
     _, partners, _ = matching.pairs(few.repeat_interleave(_DRAWS_FROM_ANCHOR))
     found = RealisedConditional(
         conditional=str(conditional),
@@ -231,6 +231,10 @@ class _Matching:
             positives.append(ids)
             distances.append(distance)
         return torch.cat(targets), torch.cat(positives), torch.cat(distances)
+
+
+def _rows(among: int, n: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(among, (n,), dtype=torch.int64, device=generator.device, generator=generator)
 
 
 def _ratio(realised: float, nominal: float) -> float:

@@ -2,13 +2,14 @@
 
 import copy
 import itertools
+import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from jaxtyping import Float32, Int64, UInt8
@@ -29,7 +30,11 @@ __all__ = [
     "check_data",
     "check_memory",
     "check_workers",
+    "made",
 ]
+
+
+T = TypeVar("T")
 
 
 class PairData(Protocol):
@@ -179,14 +184,14 @@ class ResidentImages:
 
 
 def _first_image(data: PairData) -> Tensor:
-    return data.pixels(torch.zeros(1, dtype=torch.int64))
+    return data.pixels(torch.zeros(1, dtype=torch.int64, device="cpu"))
 
 
 def _decoded(data: PairData, device: torch.device) -> Tensor:
     pixels = torch.empty((len(data), *_first_image(data).shape[1:]), dtype=torch.uint8, device=device)
     starts = range(0, len(data), _IMAGES_AT_ONCE)
     for start in _with_bar(starts, f"images to {device}"):
-        rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)))
+        rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)), dtype=torch.int64, device="cpu")
         pixels[rows[0] : rows[-1] + 1] = data.pixels(rows)
     return pixels
 
@@ -258,7 +263,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
     def __iter__(self) -> Iterator[PairBatch]:
         in_worker = get_worker_info() is not None
-        for batch in map(self.batch, self.numbers()):
+        for number in self.numbers():
+            batch = made(self.batch, number)
             # Left to the thread that feeds the queue, the copy to shared memory aborts a process that ends meanwhile.
             yield batch.share_memory() if in_worker else batch
 
@@ -360,7 +366,10 @@ class PairStream(IterableDataset[PairBatch], ABC):
 
     def _anchors(self, number: int) -> Tensor:
         """Return (batch_size,) rows, drawn uniformly: stored latents follow the marginal already."""
-        return torch.randint(len(self.data), (self.batch_size,), generator=self._generator("anchors", number))
+        generator = self._generator("anchors", number)
+        return torch.randint(
+            len(self.data), (self.batch_size,), dtype=torch.int64, device=generator.device, generator=generator
+        )
 
     def _generator(self, purpose: str, number: int) -> torch.Generator:
         return torch_generator(self.seed, f"pairs/{purpose}", number)
@@ -369,6 +378,31 @@ class PairStream(IterableDataset[PairBatch], ABC):
         changed = copy.copy(self)
         vars(changed).update(changes)
         return changed
+
+
+def made(make: Callable[[int], T], number: int) -> T:
+    """Return ``make(number)``, and let no error pass for the end of a stream, or be lost between processes.
+
+    StopIteration ends a loop without a word, and so does, in a DataLoader's worker, an exception that cannot be
+    pickled. Both become a RuntimeError.
+
+    Args:
+        make: makes a batch, or a part of one.
+        number: the batch's place in the stream.
+    """
+    try:
+        return make(number)
+    except Exception as error:
+        if not isinstance(error, StopIteration) and (get_worker_info() is None or _survives_pickling(error)):
+            raise
+        raise RuntimeError(f"batch {number} cannot be made: {type(error).__name__}: {error}") from error
+
+
+def _survives_pickling(error: Exception) -> bool:
+    try:
+        return pickle.loads(pickle.dumps(type(error))) is type(error)  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - whatever a class raises when it is pickled
+        return False
 
 
 def check_workers(num_workers: int, prefetch_factor: int | None) -> None:

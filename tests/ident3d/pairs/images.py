@@ -19,7 +19,7 @@ class NumberedImages:
         return len(self.latents)
 
     def pixels(self, rows: Tensor) -> Tensor:
-        images = torch.zeros(len(rows), self.size, self.size, 3, dtype=torch.uint8)
+        images = torch.zeros(len(rows), self.size, self.size, 3, dtype=torch.uint8, device="cpu")
         images[:, 0, 0, 0], images[:, 0, 0, 1] = (rows % 256).to(torch.uint8), (rows // 256).to(torch.uint8)
         return images
 
