@@ -190,6 +190,8 @@ class Evaluation:
         embeddings: (N, d) float64, each dimension with mean 0 and variance 1; a constant one is 0.
         scale: (d,) the standard deviation that each dimension had; 0 for a constant one.
         resolution: relative rounding error of the numbers that came in.
+        rounding: (d,) the same in units of each dimension's standard deviation, which a large mean makes worse; 0 for
+            a constant one.
         fitted: (N,) bool: the rows that regressions are fitted on.
     """
 
@@ -198,6 +200,7 @@ class Evaluation:
     embeddings: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
     resolution: float
+    rounding: npt.NDArray[np.float64]
     fitted: npt.NDArray[np.bool_]
 
     @classmethod
@@ -255,7 +258,7 @@ class Evaluation:
 
     def of_rows(self, rows: npt.NDArray[np.bool_]) -> Evaluation:
         """Return the evaluation of some of the rows, their dimensions standardised again."""
-        embeddings, scale, _ = _standardised(self.embeddings[rows])
+        embeddings, scale, _, _ = _standardised(self.embeddings[rows])
         targets = replace(self.targets, columns=self.targets.columns[rows])
         return replace(self, targets=targets, embeddings=embeddings, scale=scale * self.scale, fitted=self.fitted[rows])
 
@@ -304,7 +307,8 @@ def _check_enough_rows(fitted: npt.NDArray[np.bool_], width: int) -> None:
 
 def _standardised(
     embeddings: npt.NDArray[Any],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float, npt.NDArray[np.float64]]:
+    """Return standardised dimensions, their scale, the resolution and the rounding; see :class:`Evaluation`."""
     kind = embeddings.dtype
     resolution = float(np.finfo(kind).eps) if kind.kind == "f" else float(np.finfo(np.float64).eps)
     x = embeddings.astype(np.float64)
@@ -315,9 +319,11 @@ def _standardised(
     constant = deviation <= 4 * resolution
     x /= np.where(constant, 1, deviation)
     x[:, constant] = 0
-    return x, np.where(constant, 0, deviation * largest), resolution
+    rounding = np.where(constant, 0, resolution / np.where(constant, 1, deviation))
+    return x, np.where(constant, 0, deviation * largest), resolution, rounding
 
 
+_NEARLY_COPIES = 0.999  # the correlation from which on a dimension may be a copy of another
 _NAMED = 8  # dimensions that a warning names; it counts the others
 
 
@@ -358,20 +364,37 @@ def diagnose(evaluation: Evaluation) -> tuple[Dimension, tuple[str, ...]]:
     correlations = _correlations(evaluation)
     found = _dimension(correlations, evaluation)
     constant = np.flatnonzero(evaluation.scale == 0)
-    copies = np.abs(np.tril(correlations, -1)) > 1 - max(1e-9, 8 * evaluation.resolution)
-    doubled = np.flatnonzero(copies.any(axis=1))
+    copies = _copies(correlations, evaluation)
+    duplicated = np.flatnonzero(copies.any(axis=1))
     warnings = []
     if len(constant):
-        warnings.append(f"{_dimensions(constant)} constant over all rows and score nothing: {_names(constant)}")
-    if len(doubled):
-        pairs = [f"{row} of {int(np.argmax(copies[row]))}" for row in doubled[:_NAMED]]
+        scores = "scores" if len(constant) == 1 else "score"
+        warnings.append(f"{_dimensions(constant)} constant over all rows and {scores} nothing: {_names(constant)}")
+    if len(duplicated):
+        pairs = [f"{row} of {int(np.argmax(copies[row]))}" for row in duplicated[:_NAMED]]
         warnings.append(
-            f"{_dimensions(doubled)} a copy of another, up to shift and scale: {_listed(pairs, len(doubled))}"
+            f"{_dimensions(duplicated)} a copy of another, up to shift and scale: {_listed(pairs, len(duplicated))}"
         )
-    distinct = evaluation.embeddings.shape[1] - len(constant) - len(doubled)
+    distinct = evaluation.embeddings.shape[1] - len(constant) - len(duplicated)
     if found.rank < distinct:
         warnings.append(f"the {distinct} distinct dimensions are collinear: they span {found.rank}")
     return found, tuple(warnings)
+
+
+def _copies(correlations: npt.NDArray[np.float64], evaluation: Evaluation) -> npt.NDArray[np.bool_]:
+    """Return the (d, d) table of which dimension is a copy of which earlier one: no affine map tells them apart.
+
+    What is left of a dimension without the other is measured itself, because 1 minus their correlation, which is half
+    its square, drowns in rounding. A fit can use whatever is larger than the rounding of the numbers that came in, and
+    than the smallest singular value that least squares keeps.
+    """
+    x, rounding = evaluation.embeddings, evaluation.rounding
+    least = len(x) * float(np.finfo(np.float64).eps)
+    copies = np.zeros(correlations.shape, dtype=bool)
+    for row, other in np.argwhere(np.abs(np.tril(correlations, -1)) > _NEARLY_COPIES):
+        rest = x[:, row] - correlations[row, other] * x[:, other]
+        copies[row, other] = np.sqrt((rest**2).mean()) <= max(least, 4 * (rounding[row] + rounding[other]))
+    return copies
 
 
 def _correlations(evaluation: Evaluation) -> npt.NDArray[np.float64]:

@@ -64,10 +64,29 @@ class TestDimension:
             scores = metrics.score(z, x)
         assert len(caught) == 1
         assert scores.dimension.rank == 3
-        assert "constant over all rows and score nothing: 3" in scores.warnings[0]
+        assert "1 dimension is constant over all rows and scores nothing: 3" in scores.warnings[0]
         assert "copy of another, up to shift and scale: 4 of 1" in scores.warnings[1]
         assert "the 4 distinct dimensions are collinear: they span 3" in scores.warnings[2]
         assert scores.r2 == pytest.approx(1)
+
+    @pytest.mark.parametrize(("dtype", "least"), [(np.float32, 1e-5), (np.float64, 1e-6)])
+    def test_what_the_fit_can_use_is_no_copy(self, rng, dtype, least):
+        u, v = rng.normal(size=(2, 4000))
+        for size in (1e-1, 1e-3, least):
+            x = np.c_[u, u + size * v].astype(dtype)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                scores = metrics.score(np.c_[u, v], x)
+            assert scores.r2 > 0.98
+            assert scores.dimension.rank == 2
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("offset", [0, 3, 1000])
+    def test_a_copy_is_one_however_it_is_rounded(self, rng, dtype, offset):
+        u, v = rng.normal(size=(2, 4000)).astype(dtype)
+        copy = (dtype(-2.3) * u + dtype(offset)).astype(dtype)
+        with pytest.warns(metrics.DegenerateEmbeddingWarning, match="1 dimension is a copy of another.*: 2 of 0"):
+            metrics.score(np.c_[u, v], np.c_[u, v, copy])
 
     def test_a_collapsed_encoder_scores_nothing(self, mixed):
         z, _ = mixed
