@@ -18,6 +18,7 @@ Everything here needs the standard library alone: Blender's Python reads scenes 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -35,7 +36,21 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from ident3d.files import read_bytes
 
-__all__ = ["INLINE", "MAX_BYTES", "Rule", "dumps", "from_json", "loads", "parse", "read_file", "to_json"]
+__all__ = [
+    "INLINE",
+    "MAX_BYTES",
+    "SEAL",
+    "Rule",
+    "digest",
+    "dumps",
+    "from_json",
+    "loads",
+    "parse",
+    "read_file",
+    "sealed",
+    "to_json",
+    "unsealed",
+]
 
 T = TypeVar("T")
 
@@ -43,6 +58,8 @@ MAX_BYTES = 1 << 20
 """The most that is read of a document which strangers hand in."""
 MAX_FILE_BYTES = 1 << 28
 """The most that is read of a file."""
+SEAL = "sha256"
+"""The field of an object that holds the checksum of the others."""
 _SHOWN = 60  # characters of what is wrong
 _KEY = "rule"
 _INLINE_KEY = "inline"
@@ -195,6 +212,25 @@ def loads(data: bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
 def dumps(data: Any) -> str:
     """Write JSON with a line for each value, keys in the order given; ValueError for NaN and infinity."""
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def digest(data: Any) -> str:
+    """Return the SHA-256 of plain data, whatever the order of its keys and its layout in a file; in hexadecimal."""
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def sealed(data: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with a checksum of everything else in it, under :data:`SEAL`."""
+    return {**data, SEAL: digest(data)}
+
+
+def unsealed(data: Any) -> tuple[Any, bool | None]:
+    """Return an object without its checksum, and whether that is right; None where there is none."""
+    if not isinstance(data, Mapping) or SEAL not in data:
+        return data, None
+    content = {key: value for key, value in data.items() if key != SEAL}
+    return content, data[SEAL] == digest(content)
 
 
 def read_file(path: Path, advice: str, max_bytes: int = MAX_FILE_BYTES) -> Any:

@@ -169,7 +169,7 @@ def test_the_exit_status_is_0_or_1_or_2(package, arguments, status, places, caps
 
 JSON = [
     ("ident3d", ("info", "sample"), {"splits", "factors"}),
-    ("ident3d", ("verify", "sample"), {"sound", "splits", "faults"}),
+    ("ident3d", ("verify", "sample"), {"sound", "splits", "faults", "unchecked"}),
     ("ident3d", ("validate", "{tmp}/empty"), {"valid", "faults"}),
     ("ident3d", ("score", "{tmp}/mine.zip", "sample"), {"name", "summary", "seeds"}),
     ("render", ("check", "--blender", "/bin/false"), {"python", "error"}),

@@ -17,7 +17,8 @@ __all__ = ["Verify"]
 class Verify:
     """Check a dataset without rendering it again: files, checksums, ids, latents, and that every image decodes.
 
-    Prints one line for each thing that is wrong, and ends with exit status 1 if there is any.
+    Prints one line for each thing that is wrong, and for each that nothing in the folder tells the right value of; a
+    dataset is sound where there is neither. Ends with exit status 1 if anything is wrong.
 
     Examples:
         ident3d verify data/small
@@ -33,12 +34,19 @@ class Verify:
         """Verify; return the exit status."""
         folder = resolve_root(self.root)
         with tqdm(unit="row", unit_scale=True, disable=None) as bar:
-            faults = verify(folder, bar.update)
+            found = verify(folder, bar.update)
+        splits = list(splits_of(folder))
         if self.json:
-            write_json({"sound": not faults, "splits": list(splits_of(folder)), "faults": faults})
-        elif faults:
-            sys.stdout.writelines(f"{fault}\n" for fault in faults)
-            sys.stdout.write(f"{folder}: {len(faults)} fault{'s' if len(faults) > 1 else ''}\n")
+            write_json(
+                {"sound": found.is_sound, "splits": splits, "faults": found.faults, "unchecked": found.unchecked}
+            )
+            return EXIT_FAILED if found.faults else EXIT_OK
+        if found.faults:
+            verdict = f"{len(found.faults)} fault{'s' if len(found.faults) > 1 else ''}"
+        elif found.unchecked:
+            verdict = f"no faults in what could be checked ({', '.join(splits)})"
         else:
-            sys.stdout.write(f"{folder}: sound ({', '.join(splits_of(folder))})\n")
-        return EXIT_FAILED if faults else EXIT_OK
+            verdict = f"sound ({', '.join(splits)})"
+        lines = [*found.faults, *(f"unchecked: {line}" for line in found.unchecked), f"{folder}: {verdict}"]
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return EXIT_FAILED if found.faults else EXIT_OK

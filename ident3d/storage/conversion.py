@@ -18,7 +18,6 @@ from ident3d.storage.decoded import (
     CacheRecord,
     DecodedSplit,
     decoded_splits,
-    source_signature,
     write_decoded,
 )
 from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
@@ -158,8 +157,9 @@ def _has_cache(source: StoredDataset, folder: Path, target: Path) -> bool:
         record = CacheRecord.read(target / CACHE_FOLDER)
         for split in source.splits:
             DecodedSplit(target, split)
-        signatures = {split: source_signature(stored.root, split) for split, stored in source.splits.items()}
-        if record.signatures == signatures:
+        if set(record.signatures) == set(source.splits) and all(
+            record.is_of(stored.root, split) for split, stored in source.splits.items()
+        ):
             _LOG.info("%s is up to date", target / CACHE_FOLDER)
             return True
     except DatasetError:

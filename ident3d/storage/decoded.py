@@ -1,10 +1,11 @@
 """The decoded cache: images as one uint8 memory map a split, for training that decoding would slow down."""
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import numpy.typing as npt
 
 from ident3d import codec
 from ident3d.errors import DatasetError
-from ident3d.files import write_text
+from ident3d.files import sha256_of, write_text
 from ident3d.latents import check_finite
 from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.manifest import Manifest, shard_paths
 from ident3d.storage.native import footer
 from ident3d.storage.published import IMAGES_FOLDER, RAW_LATENTS, published_folder
-from ident3d.storage.split import StoredDataset, StoredImages, StoredSplit
+from ident3d.storage.split import StoredDataset, StoredImages, StoredSplit, read_array
 
 __all__ = [
     "CACHE_FOLDER",
@@ -34,16 +35,17 @@ __all__ = [
 ]
 
 
-def source_signature(root: Path, split: str) -> str | None:
+def source_signature(root: Path, split: str, *, with_sizes: bool = True) -> str | None:
     """Return a hash by which a change of a split's files is noticed without reading its images.
 
     It covers the name, size and footer of every shard, and a footer holds the place and size of every group of 32
-    images. Of the published layout it covers the latents, the number of images, and the first and the last of
-    them. Copying or moving the files does not change it.
+    images. Of the published layout it covers the latents, the names and sizes of all images, and the bytes of the
+    first and the last of them. Copying or moving the files does not change it.
 
     Args:
         root: the dataset's folder.
         split: name of the split.
+        with_sizes: whether it covers the sizes of the images; those of caches that hold no checksums do not.
 
     Returns:
         A hexadecimal hash, or None where neither shards nor the published layout of the split are there.
@@ -57,8 +59,11 @@ def source_signature(root: Path, split: str) -> str | None:
                 digest.update(f"{shard.name} ".encode())
                 digest.update(footer(file))
     elif folder is not None:
-        names = sorted(path.name for path in (folder / IMAGES_FOLDER).iterdir())
+        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(folder / IMAGES_FOLDER)}
+        names = sorted(sizes)
         digest.update(f"{len(names)}\n".encode())
+        if with_sizes:
+            digest.update("".join(f"{name} {sizes[name]}\n" for name in names).encode())
         digest.update((folder / RAW_LATENTS).read_bytes())
         for name in names[:1] + names[-1:]:
             digest.update((folder / IMAGES_FOLDER / name).read_bytes())
@@ -90,16 +95,23 @@ class CacheRecord:
     Attributes:
         manifest: the manifest of the dataset that was decoded, or what could be told of it.
         signatures: of each split, the signature of the files that it was decoded from.
+        checksums: SHA-256 of each file of the cache by its name; none in caches of an earlier ident3d.
         schema_version: version of the cache's layout.
     """
 
     manifest: Manifest
     signatures: Mapping[str, str]
+    checksums: Mapping[str, str] = field(default_factory=dict)
     schema_version: int = _SCHEMA_VERSION
 
     def write(self, folder: Path) -> None:
         """Write the record into the folder of the cache."""
-        write_text(folder / _RECORD, codec.dumps(codec.to_json(self)))
+        write_text(folder / _RECORD, codec.dumps(codec.sealed(codec.to_json(self))))
+
+    def is_of(self, root: Path, split: str) -> bool:
+        """Return whether the split was decoded from what lies in ``root``, or nothing of it lies there."""
+        signature = source_signature(root, split, with_sizes=bool(self.checksums))
+        return signature is None or signature == self.signatures.get(split)
 
     @classmethod
     def read(cls, folder: Path) -> "CacheRecord":
@@ -111,12 +123,14 @@ class CacheRecord:
         path = folder / _RECORD
         advice = f"remove {folder}, and convert the dataset again"
         try:
-            data = codec.read_file(path, advice)
+            data, is_sealed = codec.unsealed(codec.read_file(path, advice))
             version = data.get("schema_version") if isinstance(data, dict) else None
-            if version == _SCHEMA_VERSION:
+            if version == _SCHEMA_VERSION and is_sealed is not False:
                 return codec.from_json(cls, data, _RECORD)
         except (OSError, ValueError) as error:
             raise DatasetError(f"{path} cannot be read ({error}): {advice}") from error
+        if is_sealed is False:
+            raise DatasetError(f"{path} was changed after it was written: {advice}")
         raise DatasetError(f"{path} has schema version {version!a}; this ident3d reads {_SCHEMA_VERSION}: {advice}")
 
 
@@ -185,8 +199,7 @@ class DecodedSplit(DecodedImages, StoredSplit):
 
     def __init__(self, root: Path, split: str) -> None:
         self._open(root, split)
-        signature = source_signature(root, split)
-        if signature is not None and signature != CacheRecord.read(root / CACHE_FOLDER).signatures.get(split):
+        if not CacheRecord.read(root / CACHE_FOLDER).is_of(root, split):
             raise DatasetError(
                 f"the decoded cache of the split {split!r} was not made from what lies beside it in {root} now: make "
                 f"it again (ident3d convert {root} {root} --to decoded), or remove {root / CACHE_FOLDER}"
@@ -256,12 +269,9 @@ class DecodedSplit(DecodedImages, StoredSplit):
 
     def _load(self, array: str, *, writable: bool = True) -> npt.NDArray[Any]:
         path = array_path(self.root / CACHE_FOLDER, self.split, array)
-        try:
-            # Copy-on-write, because torch warns of read-only arrays; what is written stays in this process. Not for
-            # the images: a system may refuse a writable map that is larger than its memory.
-            return np.asarray(np.load(path, mmap_mode="c" if writable else "r", allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise DatasetError(f"{path} cannot be read ({error}); convert the dataset again") from error
+        # Copy-on-write, because torch warns of read-only arrays; what is written stays in this process. Not for the
+        # images: a system may refuse a writable map that is larger than its memory.
+        return read_array(path, "convert the dataset again", "c" if writable else "r")
 
 
 def write_decoded(source: StoredDataset, folder: Path, advance: Callable[[], object]) -> None:
@@ -277,25 +287,41 @@ def write_decoded(source: StoredDataset, folder: Path, advance: Callable[[], obj
     """
     # Before the images are read: what changes meanwhile makes the cache stale.
     signatures = {split: source_signature(stored.root, split) or "" for split, stored in source.splits.items()}
+    checksums = {}
     for split, stored in source.splits.items():
-        np.save(array_path(folder, split, "ids"), stored.ids)
-        np.save(array_path(folder, split, "latents"), stored.latents)
-        _write_pixels(array_path(folder, split, "pixels"), source, split, source.images(stored, advance))
+        arrays: dict[str, npt.NDArray[Any]] = {"ids": stored.ids, "latents": stored.latents}
+        images = {"pixels": source.images(stored, advance)}
         positives = stored.positives
         if positives is not None:
-            np.save(array_path(folder, split, "latents_pos"), positives.latents)
-            _write_pixels(array_path(folder, split, "pixels_pos"), source, split, source.images(positives, advance))
-    CacheRecord(source.manifest, signatures).write(folder)
+            arrays["latents_pos"] = positives.latents
+            images["pixels_pos"] = source.images(positives, advance)
+        for name, array in arrays.items():
+            path = array_path(folder, split, name)
+            np.save(path, array)
+            checksums[path.name] = sha256_of(path)
+        for name, decoded in images.items():
+            path = array_path(folder, split, name)
+            checksums[path.name] = _write_pixels(path, source, split, decoded)
+    CacheRecord(source.manifest, signatures, checksums).write(folder)
 
 
-def _write_pixels(path: Path, source: StoredDataset, split: str, images: Iterator[EncodedImage]) -> None:
-    """Write images as one array; bytes after bytes, since a full disk kills a process that writes to a map."""
+def _write_pixels(path: Path, source: StoredDataset, split: str, images: Iterator[EncodedImage]) -> str:
+    """Write images as one array, and return its checksum.
+
+    It is written bytes after bytes, since a full disk kills a process that writes to a map.
+    """
     side = source.manifest.resolution
     shape = (len(source.splits[split].latents), side, side, 3)
+    header = io.BytesIO()
+    write_header: Callable[..., None] = np.lib.format.write_array_header_1_0
+    write_header(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    digest = hashlib.sha256(header.getvalue())
     with path.open("wb") as file:
-        write_header: Callable[..., None] = np.lib.format.write_array_header_1_0
-        write_header(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        file.write(header.getvalue())
         for image in images:
-            file.write(image.pixels.tobytes())
+            written = image.pixels.tobytes()
+            digest.update(written)
+            file.write(written)
         file.flush()
         os.fsync(file.fileno())
+    return digest.hexdigest()

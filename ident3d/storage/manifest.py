@@ -157,6 +157,11 @@ class Manifest:
         del data["shards"]
         return data
 
+    @property
+    def settings_digest(self) -> str:
+        """A SHA-256 of the settings, which every shard holds."""
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
     def fingerprint(self, split: str) -> str:
         """Return a SHA-256 of all that decides what a split shows: its latents, settings and Blender series.
 
@@ -166,8 +171,7 @@ class Manifest:
         if isinstance(self.latents, Mapping):
             identity["latents"] = self.latents[split]
         del identity["rows_per_shard"]
-        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return codec.digest(identity)
 
     def differences(self, other: "Manifest") -> list[str]:
         """Return one line for each setting in which ``other`` differs, nested settings by their path."""
@@ -189,6 +193,7 @@ class Manifest:
         Raises:
             DatasetError: if a field is missing, unknown or wrong, or it is of another schema version.
         """
+        data, _ = codec.unsealed(data)
         if isinstance(data, Mapping) and data.get("schema_version") != SCHEMA_VERSION:
             version = data.get("schema_version")
             raise DatasetError(f"the manifest has schema version {version!a}; this ident3d reads {SCHEMA_VERSION}")
@@ -198,8 +203,8 @@ class Manifest:
             raise DatasetError(f"the manifest is not one of ident3d: {error}") from error
 
     def write(self, root: Path) -> None:
-        """Write the manifest into the folder ``root``, atomically."""
-        write_text(root / MANIFEST_NAME, codec.dumps(self.to_json()))
+        """Write the manifest into the folder ``root``, atomically, with a checksum of its own."""
+        write_text(root / MANIFEST_NAME, codec.dumps(codec.sealed(self.to_json())))
 
     @classmethod
     def read(cls, root: Path) -> "Manifest":

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ import numpy.typing as npt
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
+from ident3d.files import read_bytes, sha256_of, write_text
 from ident3d.latents import to_physical
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
-from ident3d.storage.split import StoredDataset, StoredSplit, checked_latents
+from ident3d.storage.split import StoredDataset, StoredSplit, checked_latents, read_array
 
 __all__ = [
+    "CHECKSUMS",
     "IMAGES_FOLDER",
     "PHYSICAL_LATENTS",
     "RAW_LATENTS",
@@ -25,6 +28,7 @@ __all__ = [
     "image_name",
     "published_folder",
     "published_splits",
+    "read_checksums",
     "write_published",
 ]
 
@@ -33,6 +37,10 @@ PHYSICAL_LATENTS = "latents.npy"
 IMAGES_FOLDER = "images"
 _NESTED = "3dident"  # the folder inside the published archives
 _SUFFIX = ".png"
+CHECKSUMS = "SHA256SUMS"
+"""Checksums of a conversion's files, as ``sha256sum --check`` reads them; the published archives have none."""
+_CHECKSUM = re.compile(r"(?P<sha256>[0-9a-f]{64})  (?P<name>[^/\\][^\\]*)")
+_MOST_CHECKSUM_BYTES = 1 << 30
 
 
 def image_name(index: int, count: int) -> str:
@@ -143,11 +151,8 @@ class PublishedSplit(StoredSplit):
 
 
 def _latents(path: Path, split: PublishedSplit) -> npt.NDArray[np.float32]:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DatasetError(f"{path} cannot be read as an array of latents: {error}") from error
-    if not isinstance(array, np.ndarray) or array.size == 0:
+    array = read_array(path, "fetch it again, or convert the dataset again")
+    if array.size == 0:
         raise DatasetError(f"{path} holds no latents")
     return checked_latents(array, split.factors, str(path))
 
@@ -169,6 +174,7 @@ def write_published(source: StoredDataset, folder: Path, advance: Callable[[], o
         folder: where it goes.
         advance: called after every image.
     """
+    sums = {}
     for split, stored in source.splits.items():
         files = folder / split / IMAGES_FOLDER
         files.mkdir(parents=True)
@@ -177,5 +183,34 @@ def write_published(source: StoredDataset, folder: Path, advance: Callable[[], o
         for row, image in enumerate(source.images(stored, advance)):
             is_png = image.encoded.startswith(_PNG)
             path = files / image_name(row, len(stored.latents))
-            path.write_bytes(image.encoded if is_png else encode_png(image.pixels))
+            encoded = image.encoded if is_png else encode_png(image.pixels)
+            path.write_bytes(encoded)
+            sums[f"{split}/{IMAGES_FOLDER}/{path.name}"] = hashlib.sha256(encoded).hexdigest()
+        for name in (RAW_LATENTS, PHYSICAL_LATENTS):
+            sums[f"{split}/{name}"] = sha256_of(folder / split / name)
     replace(source.manifest, shards=(), pairs=None).write(folder)
+    write_text(folder / CHECKSUMS, "".join(f"{sha256}  {name}\n" for name, sha256 in sums.items()))
+
+
+def read_checksums(root: Path) -> dict[str, str] | None:
+    """Return the SHA-256 of files of the published layout by their paths below ``root``; None where none are told.
+
+    Raises:
+        DatasetError: if the file that holds them is damaged, or names something outside of ``root``.
+    """
+    path = root / CHECKSUMS
+    if not os.path.lexists(path):
+        return None
+    try:
+        lines = read_bytes(path, _MOST_CHECKSUM_BYTES).decode("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path} cannot be read ({error}); fetch it again, or convert the dataset again") from error
+    found = {}
+    for number, line in enumerate(lines, 1):
+        matched = _CHECKSUM.fullmatch(line)
+        if matched is None or ".." in matched["name"].split("/") or matched["name"] in found:
+            raise DatasetError(
+                f"{path}, line {number} is not a checksum and the path of a file; convert the dataset again"
+            )
+        found[matched["name"]] = matched["sha256"]
+    return found

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from tokenize import TokenError
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
+from ident3d.files import open_regular
 from ident3d.latents import check_latents
 from ident3d.storage.images import EncodedImage, decode, stack
 from ident3d.storage.manifest import Manifest
 
-__all__ = ["StoredDataset", "StoredImages", "StoredSplit", "checked_latents", "manifest_of"]
+__all__ = ["StoredDataset", "StoredImages", "StoredSplit", "checked_latents", "manifest_of", "read_array"]
 
 _AT_ONCE = 256  # images in memory
 _UNKNOWN = "a conditional that is not recorded"
@@ -185,6 +187,25 @@ def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
         if not isinstance(manifest.latents, str)
     }
     return replace(told[0], splits=counts, latents=digests)
+
+
+def read_array(path: Path, advice: str, mode: Literal["r", "c"] = "r") -> npt.NDArray[Any]:
+    """Map an array of a ``.npy`` file into memory; one that claims to hold more than its file does is refused.
+
+    Args:
+        path: the file.
+        advice: what to do where it cannot be read, for the message.
+        mode: "r" for an array that cannot be written to, "c" for one of which what is written stays in this process.
+
+    Raises:
+        DatasetError: if the file is missing, damaged, or not a regular one.
+    """
+    try:
+        with open_regular(path):
+            pass
+        return np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, OverflowError, TypeError) as error:
+        raise DatasetError(f"{path} cannot be read as an array ({error}); {advice}") from error
 
 
 def checked_latents(latents: npt.NDArray[Any], factors: Factors, where: str) -> npt.NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,15 +12,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.codec import read_file, unsealed
 from ident3d.errors import DatasetError
 from ident3d.files import sha256_of
 from ident3d.latents import check_latents, sample_latents
+from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, resolve_root
-from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, shard_paths
 from ident3d.storage.native import ShardReader
+from ident3d.storage.published import CHECKSUMS, read_checksums
+from ident3d.storage.split import StoredSplit
 
-__all__ = ["images_faults", "latents_faults", "names_faults", "shard_faults", "verify"]
+__all__ = ["VerificationReport", "images_faults", "latents_faults", "names_faults", "shard_faults", "verify"]
 
 _ROWS_AT_ONCE = 512
 _NAMES_SHOWN = 3
@@ -43,9 +47,7 @@ def names_faults(root: Path, manifest: Manifest) -> Iterator[str]:
     }
     for what, found in kinds.items():
         if found:
-            shown = ", ".join(sorted(found)[:_NAMES_SHOWN])
-            rest = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
-            yield f"{root / DATA_FOLDER}: {shown}{rest}: {what}"
+            yield f"{root / DATA_FOLDER}: {_shown(list(found))}: {what}"
 
 
 def shard_faults(reader: ShardReader, manifest: Manifest, record: ShardRecord, rows: range) -> Iterator[str]:
@@ -196,20 +198,40 @@ def _positives_faults(
         yield f"{where}: {len(different)} rows, {first} first, are not those of seed {manifest.seed}"
 
 
-def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> list[str]:
+@dataclass(frozen=True)
+class VerificationReport:
+    """What came of verifying a dataset.
+
+    Attributes:
+        faults: one line for each thing that is wrong.
+        unchecked: one line for each thing that nothing in the folder tells the right value of.
+    """
+
+    faults: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything was checked, and nothing is wrong."""
+        return not self.faults and not self.unchecked
+
+
+def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> VerificationReport:
     """Check a dataset of any layout.
 
-    Of a folder that ``python -m render`` made: every planned shard is there and listed once, with the checksum and
-    the ids of the manifest, and nothing else is; latents and exact positives are those that follow from the seed. Of
-    every dataset: each image decodes and has the right size, latents are finite and in [-1, 1], and no row of
-    latents is in two splits.
+    Of every dataset: each image decodes and has the right size, latents are finite, in [-1, 1] and those that follow
+    from the seed where there is one, no row of latents is in two splits, and the manifest is as it was written. Of the
+    native layout: every planned shard is there and listed once, with the checksum and the ids of the manifest, made
+    with its settings, and nothing else is. Of a conversion to the published layout: every file has its checksum. Of a
+    decoded cache: every file has its checksum, and where the images that it was made from lie beside it, the pixels are
+    theirs.
 
     Args:
         root: the dataset's folder, or "sample".
         tick: called with the number of rows whose images were checked since the last call.
 
     Returns:
-        One line for each thing that is wrong; none for a sound dataset.
+        What is wrong, and what could not be checked.
 
     Raises:
         FileNotFoundError: if there is no such folder.
@@ -217,19 +239,25 @@ def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> 
     """
     folder = resolve_root(root)
     splits = {layout: find(folder) for layout, (find, _) in LAYOUTS.items()}
-    has_manifest = (folder / MANIFEST_NAME).exists()
+    has_manifest = os.path.lexists(folder / MANIFEST_NAME)
     if not has_manifest and not any(splits.values()):
         raise DatasetError(f"{folder} holds no dataset: no {MANIFEST_NAME}, and no images in any layout")
     verification = _Verification(folder, tick)
-    manifest = verification.manifest() if has_manifest else None
+    manifest = verification.read_manifest() if has_manifest else None
     if manifest is not None and (splits["native"] or not any(splits.values())):
         verification.shards(manifest)
         splits["native"] = []
+    elif manifest is not None:
+        verification.missing_splits(manifest, {split for names in splits.values() for split in names})
+    if not has_manifest:
+        verification.without_manifest(splits)
+    verification.published_files(splits["published"])
+    verification.cache_files()
     for layout, names in splits.items():
         for split in names:
             verification.split(layout, split)
     verification.overlaps()
-    return verification.faults
+    return VerificationReport(tuple(verification.faults), tuple(verification.unchecked))
 
 
 @dataclass(eq=False)
@@ -237,28 +265,47 @@ class _Verification:
     root: Path
     tick: Callable[[int], object]
     faults: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
     latents: dict[str, list[npt.NDArray[np.float32]]] = field(default_factory=dict)
+    is_sealed: bool | None = None  # whether the manifest is as it was written; None where it does not tell
 
-    def manifest(self) -> Manifest | None:
+    def read_manifest(self) -> Manifest | None:
+        path = self.root / MANIFEST_NAME
         try:
-            return Manifest.read(self.root)
-        except DatasetError as error:
+            manifest = Manifest.read(self.root)
+            _, self.is_sealed = unsealed(read_file(path, ""))
+        except (DatasetError, OSError, ValueError) as error:
             self.faults.append(str(error))
             return None
+        if self.is_sealed is None:
+            self.unchecked.append(f"{path}: whether it was changed, since it holds no checksum of its own")
+        elif not self.is_sealed:
+            self.faults.append(f"{path} was changed after it was written: restore it, or fetch it again")
+        return manifest
 
     def shards(self, manifest: Manifest) -> None:
         """Check the shards of a manifest one by one, so that one that is damaged hides nothing about the others."""
         self.faults += names_faults(self.root, manifest)
         planned = {name: rows for split in manifest.splits for name, rows in manifest.planned(split)}
+        settings: dict[str, str] = {}
         for record in manifest.shards:
-            if record.name in planned and (self.root / DATA_FOLDER / record.name).is_file():
-                try:
-                    self.shard(manifest, record, planned[record.name])
-                except DatasetError as error:
-                    self.faults.append(str(error))
-        self.given(manifest)
+            path = self.root / DATA_FOLDER / record.name
+            if record.name not in planned or not os.path.lexists(path):
+                continue
+            if not path.is_file():
+                self.faults.append(f"{path} is not a regular file; render or fetch it again")
+                continue
+            try:
+                settings[record.name] = self.shard(manifest, record, planned[record.name])
+            except (DatasetError, OSError) as error:
+                self.faults.append(str(error))
+        self.settings(manifest, settings)
+        for split in manifest.splits if settings else ():
+            found = np.concatenate(self.latents.get(split, [np.empty((0, len(manifest.factors)), np.float32)]))
+            self.faults += _given_faults(self.root, found, manifest, split)
 
-    def shard(self, manifest: Manifest, record: ShardRecord, rows: range) -> None:
+    def shard(self, manifest: Manifest, record: ShardRecord, rows: range) -> str:
+        """Check a shard, and return the fingerprint of the settings that it was made with."""
         path = self.root / DATA_FOLDER / record.name
         if sha256_of(path) != record.sha256:
             self.faults.append(f"{path}: its checksum is not that of the manifest; render or fetch it again")
@@ -270,22 +317,94 @@ class _Verification:
         if reader.has_pairs:
             positives = partial(reader.image, column="image_pos")
             self.faults += images_faults(f"{path}, exact positives", ids, positives, sizes, lambda _: None)
+        return reader.settings
 
-    def given(self, manifest: Manifest) -> None:
-        """Check the checksum of latents that were given, once all of them are there."""
-        sources = manifest.latents if not isinstance(manifest.latents, str) else {}
-        for split, source in sources.items():
-            found = np.concatenate(self.latents.get(split, [np.empty((0, len(manifest.factors)), np.float32)]))
-            digest = hashlib.sha256(np.ascontiguousarray(found, dtype="<f4").tobytes()).hexdigest()
-            if source not in ("uniform", digest) and len(found) == manifest.splits[split]:
-                self.faults.append(f"{self.root}, {split}: the latents are not those that the manifest was made for")
+    def settings(self, manifest: Manifest, found: dict[str, str]) -> None:
+        """Check that the manifest holds the settings that the shards were made with."""
+        foreign = [name for name, settings in found.items() if settings not in ("", manifest.settings_digest)]
+        # A manifest with a checksum of its own binds the settings to the shards, whose checksums it lists.
+        silent = [name for name, settings in found.items() if not settings and not self.is_sealed]
+        if foreign:
+            self.faults.append(
+                f"{self.root / MANIFEST_NAME} does not hold the settings that {_shown(foreign)} were made with: it was "
+                "edited, or these shards are of another dataset; restore it, or render or fetch them again"
+            )
+        if silent:
+            self.unchecked.append(
+                f"{self.root / MANIFEST_NAME}: whether {_shown(silent)} were made with its settings, which they do not "
+                "tell"
+            )
+
+    def missing_splits(self, manifest: Manifest, there: set[str]) -> None:
+        """Check that every split of the manifest is there in some layout."""
+        self.faults += [
+            f"{self.root}: the split {split!r} of the manifest is not there; fetch or convert it again"
+            for split, count in manifest.splits.items()
+            if count and split not in there
+        ]
+
+    def without_manifest(self, splits: Mapping[str, list[str]]) -> None:
+        """Say what a folder without a manifest cannot tell, and whether it had one."""
+        for split in splits["native"]:
+            try:
+                had_one = any(ShardReader(path).settings for path in shard_paths(self.root, split))
+            except (DatasetError, OSError):
+                continue  # the split's own check says so
+            if had_one:
+                self.faults.append(
+                    f"{self.root / MANIFEST_NAME} is missing, and the shards of the split {split!r} were written "
+                    "beside one: restore it, or fetch or render the dataset again"
+                )
+        named = {split for layout in ("native", "published") for split in splits[layout]}
+        if named:
+            self.unchecked.append(
+                f"{self.root}: whether latents and settings of {', '.join(sorted(named, reverse=True))} are those that "
+                f"were rendered: there is no {MANIFEST_NAME}"
+            )
+
+    def published_files(self, splits: list[str]) -> None:
+        """Check the checksums of the published layout."""
+        try:
+            sums = read_checksums(self.root)
+        except DatasetError as error:
+            self.faults.append(str(error))
+            return
+        if sums is None:
+            self.unchecked += [
+                f"{self.root}, {split}: whether the images are those that were published or converted: there is no "
+                f"{CHECKSUMS}"
+                for split in splits
+            ]
+            return
+        wrong = [fault for name, sha256 in sums.items() if (fault := _file_fault(self.root / name, sha256))]
+        self.faults += wrong[:_NAMES_SHOWN]
+        if len(wrong) > _NAMES_SHOWN:
+            self.faults.append(f"{self.root}: {len(wrong) - _NAMES_SHOWN} more files are not as {CHECKSUMS} says")
+
+    def cache_files(self) -> None:
+        """Check the checksums of a decoded cache."""
+        folder = self.root / CACHE_FOLDER
+        if not folder.is_dir():
+            return
+        try:
+            record = CacheRecord.read(folder)
+        except DatasetError as error:
+            self.faults.append(str(error))
+            return
+        if not record.checksums:
+            self.unchecked.append(f"{folder}: whether its files are as they were written: it holds no checksums")
+        for name, sha256 in record.checksums.items():
+            fault = _file_fault(folder / Path(name).name, sha256)
+            if fault:
+                self.faults.append(f"{fault}; convert the dataset again")
 
     def split(self, layout: str, split: str) -> None:
         """Check a split that no manifest lists the shards of, as its reader sees it."""
         try:
             stored = LAYOUTS[layout][1](self.root, split)
         except (DatasetError, FileNotFoundError) as error:
-            self.faults.append(str(error))
+            if str(error) not in self.faults:  # an unreadable manifest or record is told once
+                self.faults.append(str(error))
             return
         where = f"{self.root}, {split} ({layout})"
         twice = len(stored.ids) - len(np.unique(stored.ids))
@@ -293,10 +412,32 @@ class _Verification:
             self.faults.append(f"{where}: {twice} ids are there more than once")
         sizes = () if stored.manifest is None else (stored.manifest.resolution,)
         self.latents.setdefault(split, []).append(stored.latents)
+        if stored.manifest is not None and split in stored.manifest.splits:
+            self.faults += latents_faults(where, stored.latents, stored.manifest, split, 0)
+            self.faults += _given_faults(self.root, stored.latents, stored.manifest, split)
         self.faults += images_faults(where, stored.ids, stored.encoded, sizes, self.tick)
         if stored.positives is not None:
             positives = stored.positives.encoded
             self.faults += images_faults(f"{where}, exact positives", stored.ids, positives, sizes, lambda _: None)
+        if layout == "decoded":
+            self.against_source(stored)
+
+    def against_source(self, cached: StoredSplit) -> None:
+        """Check that the pixels of a decoded cache are those of the images that lie beside it."""
+        for layout in ("native", "published"):
+            find, opened = LAYOUTS[layout]
+            if cached.split not in find(self.root):
+                continue
+            try:
+                different = _different_rows(cached, opened(self.root, cached.split))
+            except (DatasetError, FileNotFoundError):
+                return  # the check of that layout says so
+            if different:
+                self.faults.append(
+                    f"{cached.place(different[0])} is not the image that lies beside the cache ({len(different)} such "
+                    f"rows): convert the dataset again, or remove {self.root / CACHE_FOLDER}"
+                )
+            return
 
     def overlaps(self) -> None:
         """Check that no row of latents is in two splits."""
@@ -305,3 +446,40 @@ class _Verification:
             shared = len(rows[one] & rows[other])
             if shared:
                 self.faults.append(f"{self.root}: {shared} rows of latents are both in {one} and in {other}")
+
+
+def _file_fault(path: Path, sha256: str) -> str:
+    """Return what is wrong with a file that should have a checksum; nothing where it has it."""
+    try:
+        return "" if sha256_of(path) == sha256 else f"{path}: its checksum is not the one that was recorded"
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be read ({error})"
+
+
+def _given_faults(root: Path, latents: npt.NDArray[np.float32], manifest: Manifest, split: str) -> list[str]:
+    """Return what is wrong with all the latents of a split that the manifest holds a checksum of."""
+    source = manifest.latents if isinstance(manifest.latents, str) else manifest.latents[split]
+    digest = hashlib.sha256(np.ascontiguousarray(latents, dtype="<f4").tobytes()).hexdigest()
+    if source in ("uniform", digest) or len(latents) != manifest.splits[split]:
+        return []
+    return [f"{root}, {split}: the latents are not those that the manifest was made for"]
+
+
+def _different_rows(cached: StoredSplit, source: StoredSplit) -> list[int]:
+    """Return the rows at which a cache holds other latents or other pixels than what it was made from."""
+    if not np.array_equal(cached.ids, source.ids):
+        return [0]
+    different = set(np.flatnonzero((cached.latents != source.latents).any(axis=1)).tolist())
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for first in range(0, len(source.ids), _ROWS_AT_ONCE):
+            rows = range(first, min(first + _ROWS_AT_ONCE, len(source.ids)))
+            images = zip(rows, source.read(rows, pool), strict=True)
+            different |= {row for row, image in images if not np.array_equal(image.pixels, cached.pixels(row))}
+    return sorted(different)
+
+
+def _shown(names: list[str]) -> str:
+    rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"{', '.join(sorted(names)[:_NAMES_SHOWN])}{rest}"

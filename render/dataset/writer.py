@@ -5,7 +5,6 @@ finished one. From the records the manifest and the card are written anew after 
 folder need to agree on nothing but the settings.
 """
 
-import hashlib
 import json
 import logging
 import tempfile
@@ -167,8 +166,7 @@ class DatasetWriter:
     @cached_property
     def settings(self) -> str:
         """A fingerprint of all settings, by which records and journals of another dataset are told apart."""
-        canonical = json.dumps(self.manifest.settings, sort_keys=True, allow_nan=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return self.manifest.settings_digest
 
     def _is_sound(self, shard: Shard, listed: Mapping[str, ShardRecord]) -> bool:
         record = self._record(shard, listed)

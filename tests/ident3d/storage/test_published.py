@@ -119,13 +119,13 @@ def test_latents_of_another_shape_or_type(published, array):
 @pytest.mark.parametrize("data", [b"", b"no array", b"\x93NUMPY\x01\x00"])
 def test_latents_that_are_no_array(published, data):
     (published.root / "train" / "raw_latents.npy").write_bytes(data)
-    with pytest.raises(DatasetError, match=r"raw_latents\.npy cannot be read as an array of latents"):
+    with pytest.raises(DatasetError, match=r"raw_latents\.npy cannot be read as an array"):
         PublishedSplit(published.root, "train")
 
 
 def test_latents_that_would_run_code_are_not_unpickled(published):
     np.save(published.root / "train" / "raw_latents.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(DatasetError, match="allow_pickle=False"):
+    with pytest.raises(DatasetError, match="Python objects"):
         PublishedSplit(published.root, "train")
 
 

@@ -1,6 +1,9 @@
 """Verification of a dataset on disk."""
 
 import hashlib
+import json
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +15,7 @@ from ident3d.errors import DatasetError
 from ident3d.files import sha256_of
 from ident3d.latents import sample_latents
 from ident3d.pairs.rendered import exact_positives
+from ident3d.storage.conversion import convert
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import ShardRows, write_shard
@@ -39,7 +43,7 @@ def _rows(manifest, split, rows):
     return ShardRows(np.array(rows), [_image(row) for row in rows], latents, *second)
 
 
-def _write(root, manifest, changed=None):
+def _write(root, manifest, changed=None, settings=""):
     """Write a dataset; ``changed`` maps the name of a shard to a function of its rows."""
     records = []
     for split in manifest.splits:
@@ -47,7 +51,7 @@ def _write(root, manifest, changed=None):
             stored = _rows(manifest, split, rows)
             if changed and name in changed:
                 stored = changed[name](stored)
-            write_shard(root / "data" / name, stored)
+            write_shard(root / "data" / name, replace(stored, settings=settings))
             records.append(ShardRecord(name, split, rows.start, len(rows), sha256_of(root / "data" / name)))
     manifest.with_shards(tuple(records)).write(root)
     return root
@@ -59,7 +63,7 @@ SECOND = "train-00001-of-00003.parquet"
 @pytest.mark.parametrize("pairs", [None, PAIRS])
 def test_a_sound_dataset_has_no_faults_and_every_row_is_counted(tmp_path, pairs):
     counted = []
-    assert verify(_write(tmp_path, replace(MANIFEST, pairs=pairs)), counted.append) == []
+    assert verify(_write(tmp_path, replace(MANIFEST, pairs=pairs)), counted.append).faults == ()
     assert sum(counted) == 18
 
 
@@ -90,7 +94,7 @@ def _with_row(rows, column, row, value):
 )
 def test_a_fault_in_a_shard_is_named(tmp_path, change, said):
     root = _write(tmp_path, replace(MANIFEST, pairs=PAIRS), {SECOND: change})
-    faults = verify(root)
+    faults = verify(root).faults
     assert len(faults) == 1
     assert said in faults[0]
     assert SECOND in faults[0]
@@ -100,7 +104,7 @@ def test_rows_that_are_in_two_splits_are_found(tmp_path):
     train = sample_latents(12, MANIFEST.seed)
     test = "test-00000-of-00002.parquet"
     root = _write(tmp_path, MANIFEST, {test: lambda rows: replace(rows, latents=train[3:8])})
-    assert [fault.split(": ")[1] for fault in verify(root)] == [
+    assert [fault.split(": ")[1] for fault in verify(root).faults] == [
         "5 rows of latents, 0 first, are not those of seed 2",
         "5 rows of latents are both in train and in test",
     ]
@@ -112,7 +116,7 @@ def test_files_are_missing_foreign_and_damaged_at_once(tmp_path):
     (root / "data" / "train-00000-of-00007.parquet").write_bytes(b"foreign")
     third = root / "data" / "train-00002-of-00003.parquet"
     third.write_bytes(third.read_bytes()[:-1])
-    faults = "\n".join(verify(root))
+    faults = "\n".join(verify(root).faults)
     assert f"{SECOND}: in the manifest and not there" in faults
     assert "train-00000-of-00007.parquet: there and not planned" in faults
     assert f"{third}: its checksum is not that of the manifest" in faults
@@ -124,7 +128,7 @@ def test_a_dataset_that_is_not_complete_says_what_is_missing(tmp_path):
     manifest = Manifest.read(root)
     manifest.with_shards(manifest.shards[2:]).write(root)
     (root / "data" / manifest.shards[0].name).unlink()
-    faults = verify(root)
+    faults = verify(root).faults
     assert len(faults) == 2
     assert f"{manifest.shards[0].name}: planned and not there yet" in faults[0]
     assert f"{manifest.shards[1].name}: there and not in the manifest" in faults[1]
@@ -134,7 +138,7 @@ def test_a_shard_that_is_listed_twice_is_doubled(tmp_path):
     root = _write(tmp_path, MANIFEST)
     manifest = Manifest.read(root)
     manifest.with_shards((*manifest.shards, manifest.shards[0])).write(root)
-    assert "in the manifest more than once" in verify(root)[0]
+    assert "in the manifest more than once" in verify(root).faults[0]
 
 
 def test_given_latents_are_checked_by_their_checksum(tmp_path):
@@ -143,16 +147,16 @@ def test_given_latents_are_checked_by_their_checksum(tmp_path):
     names = [name for name, _ in MANIFEST.planned("train")]
     changed = {name: lambda rows: replace(rows, latents=given[rows.index]) for name in names}
     root = _write(tmp_path, replace(MANIFEST, latents=source), changed)
-    assert verify(root) == []
+    assert verify(root).faults == ()
     manifest = Manifest.read(root)
     replace(manifest, latents=source | {"train": "0" * 64}).write(root)
-    assert "train: the latents are not those" in verify(root)[0]
+    assert "train: the latents are not those" in verify(root).faults[0]
 
 
 def test_a_damaged_manifest_does_not_hide_the_shards(tmp_path):
     root = _write(tmp_path, MANIFEST, {SECOND: lambda rows: _with_row(rows, "images", 2, b"no image")})
     (root / "manifest.json").write_text("{")
-    faults = verify(root)
+    faults = verify(root).faults
     assert "not strict JSON" in faults[0]
 
 
@@ -162,10 +166,10 @@ def test_other_layouts_are_verified_as_their_readers_see_them(tmp_path):
         np.save(tmp_path / split / "raw_latents.npy", sample_latents(count, 2, split=split))
         for row in range(count):
             (tmp_path / split / "images" / f"{row:0{len(str(count - 1))}d}.png").write_bytes(_image(row))
-    assert verify(tmp_path) == []
+    assert verify(tmp_path).faults == ()
     (tmp_path / "train" / "images" / "03.png").write_bytes(b"")
     (tmp_path / "test" / "images" / "5.png").write_bytes(_image(5, 9))
-    faults = "\n".join(verify(tmp_path))
+    faults = "\n".join(verify(tmp_path).faults)
     assert "id 3, is not a readable image" in faults
     assert "id 5: an image of 9x9 pixels; expected all square, and of one size" in faults
 
@@ -184,3 +188,151 @@ def test_the_command_prints_faults_and_ends_honestly(tmp_path, capsys):
     (root / "data" / SECOND).write_bytes(b"")
     assert Verify(str(root)).run() == 1
     assert capsys.readouterr().out.endswith(": 2 faults\n")
+
+
+def test_what_nothing_tells_is_said_to_be_unchecked(tmp_path):
+    report = verify(_write(tmp_path / "native", MANIFEST))
+    assert report.is_sound
+    assert verify(convert(tmp_path / "native", tmp_path / "published", "published")).is_sound
+    (tmp_path / "published" / "SHA256SUMS").unlink()
+    (tmp_path / "published" / "manifest.json").unlink()
+    report = verify(tmp_path / "published")
+    assert report.faults == ()
+    assert not report.is_sound
+    told = "\n".join(report.unchecked)
+    assert "train: whether the images are those that were published" in told
+    assert "whether latents and settings of train, test are those that were rendered" in told
+
+
+class TestTheManifest:
+    def edited(self, root, seal=False, **changes):
+        data = json.loads((root / "manifest.json").read_text())
+        data |= changes
+        if seal:
+            data.pop("sha256")
+        (root / "manifest.json").write_text(json.dumps(data))
+        return verify(root)
+
+    @pytest.mark.parametrize(
+        "changes", [{"render": {"hue_map": "published"}}, {"resolution": 9}, {"seed": 3}, {"pairs": "normal(1)"}]
+    )
+    @pytest.mark.parametrize("seal", [False, True])
+    def test_an_edit_is_found(self, tmp_path, changes, seal):
+        root = _write(tmp_path, MANIFEST, settings=MANIFEST.settings_digest)
+        assert verify(root).is_sound
+        faults = "\n".join(self.edited(root, seal=seal, **changes).faults)
+        assert "does not hold the settings that test-00000-of-00002.parquet" in faults
+        assert seal or "manifest.json was changed after it was written" in faults
+
+    def test_a_range_of_a_factor_is_a_setting(self, tmp_path):
+        root = _write(tmp_path, MANIFEST)
+        factors = MANIFEST.factors.to_json()
+        factors[0]["low"] = -4.0
+        assert "manifest.json was changed" in self.edited(root, factors=factors).faults[0]
+
+    def test_one_that_is_gone_is_missed(self, tmp_path):
+        root = _write(tmp_path, MANIFEST, settings=MANIFEST.settings_digest)
+        (root / "manifest.json").unlink()
+        assert "manifest.json is missing, and the shards of the split 'train'" in "\n".join(verify(root).faults)
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_a_shard_that_is_no_file_is_a_fault(tmp_path, kind):
+    path = _write(tmp_path, MANIFEST) / "data" / SECOND
+    path.unlink()
+    {"link": lambda: path.symlink_to("nowhere"), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}[kind]()
+    assert f"{path} is not a regular file" in "\n".join(verify(tmp_path).faults)
+
+
+def _flip(path, byte, bit=0):
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 1 << bit
+    path.write_bytes(data)
+
+
+class TestPublished:
+    @pytest.fixture
+    def root(self, tmp_path):
+        return convert(_write(tmp_path / "native", MANIFEST), tmp_path / "published", "published")
+
+    def test_images_that_are_swapped_are_found(self, root):
+        first, second = (root / "train" / "images" / name for name in ("03.png", "04.png"))
+        one, other = first.read_bytes(), second.read_bytes()
+        first.write_bytes(other)
+        second.write_bytes(one)
+        assert [f"{path}: its checksum is not the one that was recorded" for path in (first, second)] == list(
+            verify(root).faults
+        )
+
+    def test_latents_are_those_of_the_seed_without_any_checksum(self, root):
+        (root / "SHA256SUMS").unlink()
+        latents = np.load(root / "train" / "raw_latents.npy")
+        latents[[1, 2]] = latents[[2, 1]]
+        np.save(root / "train" / "raw_latents.npy", latents)
+        assert "2 rows of latents, 1 first, are not those of seed 2" in verify(root).faults[0]
+
+    def test_what_is_gone_is_missed(self, root):
+        (root / "SHA256SUMS").unlink()
+        shutil.rmtree(root / "train")
+        assert "the split 'train' of the manifest is not there" in "\n".join(verify(root).faults)
+        (root / "test" / "raw_latents.npy").unlink()
+        assert verify(root).faults
+
+    @pytest.mark.parametrize("line", ["x", f"{'a' * 64}  ../x", f"{'a' * 64}  /x", f"{'a' * 64}  a/../../x"])
+    def test_checksums_name_files_of_the_dataset_alone(self, root, line):
+        (root / "SHA256SUMS").write_text(f"{line}\n")
+        assert "SHA256SUMS, line 1 is not a checksum and the path of a file" in verify(root).faults[0]
+
+
+class TestDecoded:
+    @pytest.fixture
+    def root(self, tmp_path):
+        return convert(_write(tmp_path / "native", MANIFEST), tmp_path / "cache", "decoded")
+
+    @pytest.mark.parametrize("name", ["train-pixels.npy", "train-latents.npy", "test-ids.npy", "cache.json"])
+    def test_a_flipped_bit_is_found(self, root, name):
+        assert verify(root).is_sound
+        _flip(root / "decoded" / name, -40)
+        assert verify(root).faults
+
+    def test_an_array_that_is_gone_is_missed(self, root):
+        (root / "decoded" / "train-pixels.npy").unlink()
+        assert any("train-pixels.npy is missing" in fault for fault in verify(root).faults)
+
+    def test_a_cache_of_an_earlier_version_is_held_against_the_images(self, tmp_path):
+        root = _write(tmp_path / "native", MANIFEST)
+        convert(root, root, "decoded")
+        record = json.loads((root / "decoded" / "cache.json").read_text())
+        del record["checksums"], record["sha256"]
+        (root / "decoded" / "cache.json").write_text(json.dumps(record))
+        assert verify(root).faults == ()
+        assert "decoded: whether its files are as they were written" in verify(root).unchecked[0]
+        _flip(root / "decoded" / "train-pixels.npy", -1)
+        assert "row 11, is not the image that lies beside the cache" in "\n".join(verify(root).faults)
+
+    def test_an_image_that_was_replaced_makes_it_stale(self, tmp_path):
+        root = convert(_write(tmp_path / "native", MANIFEST), tmp_path / "published", "published")
+        convert(root, root, "decoded")
+        assert verify(root).is_sound
+        path = root / "train" / "images" / "05.png"
+        path.write_bytes(encode_png(np.zeros((8, 8, 3), np.uint8)))  # of another size
+        assert "was not made from what lies beside it" in "\n".join(verify(root).faults)
+        convert(root, root, "decoded")
+        assert not np.load(root / "decoded" / "train-pixels.npy")[5].any()
+
+
+@pytest.mark.parametrize("to", ["native", "published", "decoded"])
+def test_a_flip_of_any_bit_of_any_file_is_found(tmp_path, to):
+    _write(tmp_path / "made", replace(MANIFEST, splits={"train": 4, "test": 2}))
+    if to == "native":
+        convert(tmp_path / "made", tmp_path / "between", "published")
+    root = convert(tmp_path / ("between" if to == "native" else "made"), tmp_path / to, to)
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.name.startswith(("README", "."))]
+    assert verify(root).is_sound
+    rng = np.random.default_rng(0)
+    for path in [files[k] for k in rng.integers(len(files), size=40)]:
+        before = path.read_bytes()
+        byte, bit = int(rng.integers(len(before))), int(rng.integers(8))
+        _flip(path, byte, bit)
+        assert verify(root).faults, (path, byte, bit)
+        path.write_bytes(before)

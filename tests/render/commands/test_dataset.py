@@ -25,7 +25,7 @@ pytestmark = needs_bpy
 
 
 def test_a_dataset_is_whole_and_says_how_it_was_made(rendered):
-    assert verify(rendered) == []
+    assert verify(rendered).faults == ()
     manifest = Manifest.read(rendered)
     assert manifest.splits == {"train": 12, "test": 6}
     assert manifest.render["hue_map"] == "wrapped"
@@ -119,7 +119,7 @@ def test_a_kill_at_any_moment_costs_nothing(tmp_path, rendered_files, moment):
         journal.write_bytes(journal.read_bytes()[:-7])  # and the power fails, before the disk has everything
     assert render(tmp_path) == 0
     assert files_of(tmp_path) == rendered_files
-    assert verify(tmp_path) == []
+    assert verify(tmp_path).faults == ()
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered):
     conditional = "normal(sigma={position: 0.1, rest: 0.3})"
     options = ("--train", "3", "--test", "2", "--resolution", "16", "--quality", "draft", "--workers", "1")
     assert main([str(tmp_path), *options, "--pairs", conditional]) == 0
-    assert verify(tmp_path) == []
+    assert verify(tmp_path).faults == ()
     stored = NativeSplit(tmp_path, "train")
     latents = sample_latents(3, 0)
     expected = exact_positives(latents, parse(conditional), 0, split="train")
@@ -174,7 +174,7 @@ def test_given_latents_are_rendered(tmp_path, rendered):
     root = tmp_path / "dataset"
     options = ("--resolution", "16", "--quality", "draft", "--workers", "1", "--latents", str(tmp_path / "mine.npy"))
     assert main([str(root), *options]) == 0
-    assert verify(root) == []
+    assert verify(root).faults == ()
     np.testing.assert_array_equal(NativeSplit(root, "train").latents, sample_latents(5, seed=0)[::-1])
     digest = hashlib.sha256(np.ascontiguousarray(sample_latents(5, seed=0)[::-1]).tobytes()).hexdigest()
     assert Manifest.read(root).latents == {"train": digest}

@@ -9,7 +9,7 @@ from render.dataset.plan import ImageSpec
 
 
 def test_the_sample_is_sound():
-    assert verify("sample") == []
+    assert verify("sample").faults == ()
 
 
 def test_the_sample_is_what_the_defaults_render():
