@@ -129,8 +129,8 @@ class Manifest:
         many = [split for split in self.splits if self.shards_of(split) > _MOST_SHARDS]
         if many:
             raise ValueError(
-                f"the split {many[0]!r} would have {self.shards_of(many[0]):,} shards; at most {_MOST_SHARDS:,} can be "
-                "named, so put more rows into each"
+                f"{self.shards_of(many[0]):,} shards are more than the {_MOST_SHARDS:,} that have names: give a larger "
+                f"rows_per_shard for the split {many[0]!r}"
             )
 
     def shards_of(self, split: str) -> int:

@@ -106,7 +106,7 @@ LISTED = {"name": "train-00000-of-00001.parquet", "split": "train", "start": 0, 
             ]
         ),
         (json.dumps({k: v for k, v in MANIFEST.to_json().items() if k != "splits"}), "splits"),
-        (json.dumps(MANIFEST.to_json() | {"splits": {"train": 10**15}, "rows_per_shard": 1}), "at most 99,999"),
+        (json.dumps(MANIFEST.to_json() | {"splits": {"train": 10**15}, "rows_per_shard": 1}), "more than the 99,999"),
         (json.dumps(MANIFEST.to_json() | {"shards": [LISTED | {"name": "../../x.parquet"}]}), "not one of a shard"),
         (json.dumps(MANIFEST.to_json() | {"shards": [LISTED | {"rows": 1.5}]}), r"shards\[0\]\.rows: expected an int"),
         (json.dumps(MANIFEST.to_json() | {"splits": {"train": "x"}, "seed": "y"}), r"(?s)splits\.train.*seed"),
