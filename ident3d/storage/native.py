@@ -1,9 +1,11 @@
 """The native layout: Parquet shards under ``data/``, a manifest beside them."""
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -38,6 +40,9 @@ ROWS_PER_GROUP = 32
 """At 64x64, reading one image out of a group of 32 took 19 us, out of a group of 1,000 167 us."""
 
 _SETTINGS = "ident3d-settings"
+_MOST_OPEN = 64
+"""Shards that a split holds open: a process may often open no more than 256 files, and a paper-sized split has 250."""
+_NOT_DAMAGE = {errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.ENOMEM}
 _FOOTER_LENGTH_BYTES = 8  # a Parquet file ends with its footer, the footer's length, and four magic bytes
 _IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 
@@ -143,6 +148,7 @@ class ShardReader:
             self._file = pq.ParquetFile(source)
             self.signature = hashlib.sha256(footer(source)).hexdigest()
         except (pa.ArrowException, OSError) as error:
+            _raise_unless_damage(error)
             raise DatasetError(
                 f"{path} cannot be read as Parquet ({error}); it may be truncated: fetch or render it again"
             ) from error
@@ -177,6 +183,7 @@ class ShardReader:
         try:
             table = self._file.read_row_group(group, columns=[f"{column}.bytes"], use_threads=False)
         except (pa.ArrowException, OSError) as error:
+            _raise_unless_damage(error)
             raise DatasetError(f"{self.path}, row {row}: {error}; fetch or render it again") from error
         image: bytes | None = table[column].chunk(0).field(0)[row - first].as_py()
         if image is None:
@@ -187,7 +194,14 @@ class ShardReader:
         try:
             return self._file.read(columns=[column], use_threads=False)[column]
         except (pa.ArrowException, OSError, KeyError) as error:
+            _raise_unless_damage(error)
             raise DatasetError(f"{self.path}: column {column} cannot be read ({error})") from error
+
+
+def _raise_unless_damage(error: Exception) -> None:
+    """Raise again what says nothing about the file: too many open files, no permission, no space, no memory."""
+    if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
+        raise error
 
 
 def _images(encoded: Sequence[bytes]) -> pa.Array:
@@ -244,23 +258,31 @@ class NativeSplit(StoredSplit):
         self.factors = FACTORS if self.manifest is None else self.manifest.factors
         self._paths = shard_paths(root, split)
         self._check_names()
-        readers = [ShardReader(path) for path in self._paths]
-        self._readers = dict(enumerate(readers))
-        self._signatures = [reader.signature for reader in readers]
-        self._check_rows(readers)
-        self._ends = np.cumsum([reader.rows for reader in readers])
-        self.ids = np.concatenate([reader.index() for reader in readers])
+        self._readers: OrderedDict[int, ShardReader] = OrderedDict()  # those last used, last
+        self._signatures: dict[int, str] = {}
+        recorded = {} if self.manifest is None else {record.name: record.rows for record in self.manifest.shards}
+        rows, ids, latents, positives = [], [], [], []
+        for shard in range(len(self._paths)):  # one by one: all at once may be more than a process may open
+            reader = self._reader(shard)
+            _check_rows(reader, recorded)
+            rows.append(reader.rows)
+            ids.append(reader.index())
+            latents.append(reader.latents())
+            if reader.has_pairs:
+                positives.append(reader.latents("latents_pos"))
+        self._ends = np.cumsum(rows)
+        self.ids = np.concatenate(ids)
         where = f"{root}, {split}"
-        self.latents = checked_latents(np.concatenate([r.latents() for r in readers]), self.factors, where)
+        self.latents = checked_latents(np.concatenate(latents), self.factors, where)
         self._latents_pos: npt.NDArray[np.float32] | None = None
-        if all(reader.has_pairs for reader in readers):
-            positives = np.concatenate([reader.latents("latents_pos") for reader in readers])
-            self._latents_pos = checked_latents(positives, self.factors, f"{where}, exact positives")
-        elif any(reader.has_pairs for reader in readers):
+        if len(positives) == len(rows):
+            self._latents_pos = checked_latents(np.concatenate(positives), self.factors, f"{where}, exact positives")
+        elif positives:
             raise DatasetError(f"{where}: some shards hold exact positives and some do not; render it again")
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_readers": {}}  # open files stay in their process, and are opened again where they go
+        # Open files stay in their process, and are opened again where they go.
+        return self.__dict__ | {"_readers": OrderedDict()}
 
     @property
     def positives(self) -> "NativePositives | None":
@@ -290,12 +312,15 @@ class NativeSplit(StoredSplit):
         reader = self._readers.get(shard)
         if reader is None:
             reader = ShardReader(self._paths[shard])
-            if reader.signature != self._signatures[shard]:
+            if reader.signature != self._signatures.setdefault(shard, reader.signature):
                 raise DatasetError(
                     f"{reader.path} is not the file that it was when the dataset was opened: it was changed or "
                     "replaced since; open the dataset again"
                 )
             self._readers[shard] = reader
+            if len(self._readers) > _MOST_OPEN:
+                self._readers.popitem(last=False)
+        self._readers.move_to_end(shard)
         return reader
 
     def _check_names(self) -> None:
@@ -327,15 +352,14 @@ class NativeSplit(StoredSplit):
                 f"the split {self.split!r} are there: fetch or render it again"
             )
 
-    def _check_rows(self, readers: list[ShardReader]) -> None:
-        """Raise DatasetError where a shard holds another number of rows than the manifest says."""
-        recorded = {} if self.manifest is None else {record.name: record.rows for record in self.manifest.shards}
-        for path, reader in zip(self._paths, readers, strict=True):
-            expected = recorded.get(path.name, reader.rows)
-            if reader.rows != expected:
-                raise DatasetError(
-                    f"{path} holds {reader.rows} rows, but the manifest says {expected}; fetch or render it again"
-                )
+
+def _check_rows(reader: ShardReader, recorded: Mapping[str, int]) -> None:
+    """Raise DatasetError where a shard holds another number of rows than the manifest says."""
+    expected = recorded.get(reader.path.name, reader.rows)
+    if reader.rows != expected:
+        raise DatasetError(
+            f"{reader.path} holds {reader.rows} rows, but the manifest says {expected}; fetch or render it again"
+        )
 
 
 _ELSEWHERE = "other"  # the licence on a card, where images come from elsewhere

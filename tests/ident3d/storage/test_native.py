@@ -1,7 +1,10 @@
 """The native layout: shards that belong together, and shards that do not."""
 
+import copy
 import json
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,6 +12,7 @@ import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
+from ident3d.latents import sample_latents
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import native_splits
 from ident3d.storage.native import NativeSplit, ShardRows, write_shard
@@ -157,3 +161,25 @@ def test_images_of_different_sizes_do_not_make_a_batch(native):
     split = NativeSplit(native.root, "train")
     with pytest.raises(DatasetError, match=r"different sizes, \[\(8, 8, 3\), \(8, 9, 3\)\]"):
         split.batch(np.array([32, 33]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such a limit is a matter of Unix")
+def test_a_dataset_of_more_shards_than_files_may_be_open_is_read(tmp_path):
+    import resource
+
+    count = 120
+    for k in range(count):
+        rows = ShardRows(np.array([k]), [encode_png(np.full((4, 4, 3), k, np.uint8))], sample_latents(1, start=k))
+        write_shard(tmp_path / "data" / f"train-{k:05d}-of-{count:05d}.parquet", rows)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors = Path("/proc/self/fd")
+    in_use = len(list(descriptors.iterdir())) if descriptors.is_dir() else 32
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 80, hard))
+    try:
+        split = NativeSplit(tmp_path, "train")
+        assert [split.pixels(row)[0, 0, 0] for row in range(count)] == list(range(count))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (in_use, hard))
+        with pytest.raises(OSError, match="Too many open files"):
+            copy.copy(split).pixels(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
