@@ -195,7 +195,7 @@ class World:
             FileNotFoundError: if there is no such file.
             ValueError: if it is not JSON, or does not describe a world; a line for each fault.
         """
-        data = read_file(path, "World().to_json() is one to start from")
+        data = read_file(path, "python -m render world writes one to start from")
         return cls.from_json(data, str(path))
 
 

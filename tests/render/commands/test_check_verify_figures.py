@@ -1,4 +1,4 @@
-"""The commands beside the main one, each once, and how the command line tells a folder from a command."""
+"""Check, verify, traversal and contact sheet by their command lines, and how those tell a folder from a command."""
 
 import shutil
 
