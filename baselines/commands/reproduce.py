@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from ident3d.arguments import check_count
 from ident3d.commandline import EXIT_OK, write_json
 
 __all__ = ["Reproduce"]
@@ -71,10 +72,8 @@ class Reproduce:
         from baselines.synthetic import STUDIES, parse_budget, reproduce
         from baselines.training.placement import place
 
-        if self.seeds < 1:
-            raise ValueError(f"the number of seeds is 1 or more, not {self.seeds}")
-        if self.first_seed < 0:
-            raise ValueError(f"seeds are 0 or more, not {self.first_seed}")
+        check_count(self.seeds, "the number of seeds", 1)
+        check_count(self.first_seed, "the first seed", 0)
         if self.threads > 0:
             torch.set_num_threads(self.threads)
         study = STUDIES.find(self.study)

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,15 @@ from baselines.synthetic.experiments import ModelSpace
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Sphere, Unbounded
 
-__all__ = ["Initialisation", "MixingNetwork", "StackedEncoder", "condition_numbers", "draw_weights", "stacked_layer"]
+__all__ = [
+    "Initialisation",
+    "MixingLaw",
+    "MixingNetwork",
+    "StackedEncoder",
+    "condition_numbers",
+    "draw_weights",
+    "stacked_layer",
+]
 
 CANDIDATES = 25_000
 LAYERS = 3
@@ -30,6 +38,16 @@ HIDDEN = (10, 50, 50, 50, 50, 10)
 """Widths of the encoder's hidden layers in units of the number of latents."""
 
 Initialisation = Literal["torch", "he"]
+
+MixingLaw = Literal["best", "published"]
+"""How a layer's weight matrix is drawn; its entries are uniform, and its columns have length one.
+
+"best" takes the best conditioned of 25,000 matrices, which row vectors of latents are multiplied with: the rows of the
+map have length one. "published" is what the authors' code does: it takes the least condition number among 25,000
+matrices as a threshold, draws matrices until one is at or below it, and multiplies column vectors: the columns of the
+map have length one. In ten dimensions the mean condition number of a layer is 3.87 under the first law and 3.64 under
+the second, over 40 networks.
+"""
 
 _SPACES: dict[ModelSpace, Callable[[int], OutputSpace]] = {
     "sphere": Sphere,
@@ -41,21 +59,26 @@ _SPACES: dict[ModelSpace, Callable[[int], OutputSpace]] = {
 class MixingNetwork:
     """One invertible mixing network for each run, side by side: three linear maps, leaky ReLU between them.
 
-    Each weight matrix is the best conditioned of 25,000 matrices with uniform entries and columns of length one. The
-    last map has no nonlinearity after it: only so do the observations score against the latents what the paper reports
-    for the identity model (R2 of 64 to 68% on the sphere and the box; with a third nonlinearity it is 52 to 55%).
+    How a weight matrix is drawn is a law of its own, see :data:`MixingLaw`. The last map has no nonlinearity after it:
+    only so do the observations score against the latents near what the paper reports for the identity model. Their R2
+    in ten dimensions, mean and standard error over 40 networks: 63.4 (0.4) on the sphere and 69.3 (0.8) in the box;
+    under the published law 64.5 (0.3) and 69.4 (0.9). The paper reports 66.98 and 67.93; with a third nonlinearity it
+    would be 51 to 55.
 
     Args:
         seeds: the runs' seeds; a run's network depends on its own seed only.
         dim: number of latents and of observations.
         device: where the weights are kept.
+        law: how the weight matrices are drawn.
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, appendix A.3.
     """
 
-    def __init__(self, seeds: Sequence[int], dim: int, device: torch.device | str = "cpu") -> None:
-        stacked = torch.stack([draw_weights(dim, seed) for seed in seeds])
+    def __init__(
+        self, seeds: Sequence[int], dim: int, device: torch.device | str = "cpu", *, law: MixingLaw = "best"
+    ) -> None:
+        stacked = torch.stack([draw_weights(dim, seed, law=law) for seed in seeds])
         self.weights = stacked.to(device=device, dtype=torch.float32)
 
     def __call__(self, z: Tensor) -> Tensor:
@@ -76,33 +99,49 @@ class MixingNetwork:
 
 
 @lru_cache(maxsize=64)
-def draw_weights(dim: int, seed: int, candidates: int = CANDIDATES) -> Tensor:
+def draw_weights(dim: int, seed: int, candidates: int = CANDIDATES, law: MixingLaw = "best") -> Tensor:
     """Draw the weights of one mixing network.
 
-    All candidates of a layer are drawn and judged at once, which takes about a tenth of a second in ten dimensions.
-    The published code takes the same minimum as a threshold and then draws matrices one at a time until one is
-    below it.
+    All candidates of a layer are drawn and judged at once, which takes about a tenth of a second in ten dimensions. The
+    published law draws as many again and again until one is good enough: once more in half of all layers, but there is
+    no bound, for the mean number of draws is infinite.
 
     Args:
         dim: rows and columns of a matrix.
         seed: seed of the run.
-        candidates: how many matrices each layer's is the best of.
+        candidates: how many matrices the least condition number is sought among.
+        law: how a layer's matrix is chosen.
 
     Returns:
         (3, dim, dim) float64; a row vector of latents is multiplied from the right.
 
     Raises:
-        ValueError: if dim or candidates is not positive.
+        ValueError: if dim or candidates is not positive, or there is no such law.
     """
     if dim < 1 or candidates < 1:
         raise ValueError(f"a mixing network has dim >= 1 and candidates >= 1, not {dim} and {candidates}")
+    if law not in get_args(MixingLaw):
+        raise ValueError(f"unknown mixing law {law!r}; choose from {', '.join(get_args(MixingLaw))}")
     layers = []
     for layer in range(LAYERS):
         generator = torch_generator(seed, "synthetic/mixing", layer)
-        drawn = torch.rand(candidates, dim, dim, dtype=torch.float64, generator=generator) * 2 - 1
-        drawn /= torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
-        layers.append(drawn[condition_numbers(drawn).argmin()])
+        drawn, numbers = _candidates(candidates, dim, generator)
+        if law == "best":
+            layers.append(drawn[numbers.argmin()])
+            continue
+        threshold = numbers.min()
+        drawn, numbers = _candidates(candidates, dim, generator)
+        while not bool((good := numbers <= threshold).any()):
+            drawn, numbers = _candidates(candidates, dim, generator)
+        layers.append(drawn[good.nonzero()[0, 0]].mT)
     return torch.stack(layers)
+
+
+def _candidates(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw (count, dim, dim) matrices with uniform entries and columns of length one; give their condition numbers."""
+    drawn = torch.rand(count, dim, dim, dtype=torch.float64, generator=generator) * 2 - 1
+    drawn /= torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
+    return drawn, condition_numbers(drawn)
 
 
 def condition_numbers(matrices: Tensor) -> Tensor:

@@ -35,6 +35,20 @@ def test_each_layer_is_the_best_conditioned_of_the_candidates():
         np.testing.assert_allclose(weights[layer], best)
 
 
+def test_the_published_law_draws_until_a_layer_is_as_good_as_the_best_of_the_candidates():
+    weights = draw_weights(4, seed=3, candidates=200, law="published")
+    torch.testing.assert_close(weights.norm(dim=2), torch.ones(3, 4, dtype=torch.float64))  # columns of W in W z
+    for ours, published in zip(condition_numbers(draw_weights(4, 3, 200)), condition_numbers(weights), strict=True):
+        assert published <= ours
+    network = MixingNetwork((0,), 2, law="published")
+    assert not torch.equal(network.weights, MixingNetwork((0,), 2).weights)
+
+
+def test_an_unknown_law_is_refused():
+    with pytest.raises(ValueError, match="unknown mixing law 'worst'; choose from best, published"):
+        draw_weights(4, seed=0, law="worst")
+
+
 def test_condition_numbers_are_those_of_numpy():
     matrices = torch.randn(20, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(condition_numbers(matrices), [np.linalg.cond(m) for m in matrices.numpy()], rtol=1e-6)

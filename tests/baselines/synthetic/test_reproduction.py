@@ -132,9 +132,9 @@ def test_a_row_of_ones_own_has_no_reported_values(tmp_path):
 
 
 def test_the_command_refuses_what_cannot_be(tmp_path):
-    with pytest.raises(ValueError, match="1 or more"):
+    with pytest.raises(ValueError, match="the number of seeds is 1 or larger"):
         Reproduce("table1", seeds=0, out=tmp_path).run()
-    with pytest.raises(ValueError, match="0 or more, not -1"):
+    with pytest.raises(ValueError, match="the first seed is 0 or larger, not -1"):
         Reproduce("table1", first_seed=-1, out=tmp_path).run()
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"the device .cuda. cannot be used here"):
