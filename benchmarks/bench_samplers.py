@@ -2,9 +2,9 @@
 
 The published ways are written anew here from their descriptions, in the quickest form that they have: noise of
 ``torch.distributions`` in float32 that is added to the anchors, redrawn where it leaves the box, and projected onto the
-sphere; Wood's rejection for von Mises-Fisher; and for the anisotropic normal conditional on a sphere normal vectors of
-which those are kept whose length is within a tenth of 1. That last one is not exact, all of ours are. Ours check what
-they are given and compute in float64. Both take turns; medians over rounds count.
+sphere; Wood's rejection for von Mises-Fisher, in NumPy and in float64; and for the anisotropic normal conditional on a
+sphere normal vectors of which those are kept whose length is within a tenth of 1. That last one is not exact, all of
+ours are. Ours check what they are given and compute in float64. Both take turns; medians over rounds count.
 
 Usage: ``python -m benchmarks.bench_samplers [--draws 6144] [--dim 10] [--rounds 31] [--threads 1]``
 """
@@ -16,10 +16,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import tyro
 from torch import Tensor
-from torch.distributions import Beta, Gamma
+from torch.distributions import Gamma
 from torch.nn import functional as F
 
 from ident3d.conditionals import AnisotropicNormal, Conditional, GeneralizedNormal, Laplace, Normal, VonMisesFisher
@@ -78,24 +80,27 @@ def _on(space: Space, noise: Sampler) -> Sampler:
 
 
 def _von_mises_fisher(kappa: float) -> Sampler:
-    def cosines(count: int, n: int) -> Tensor:
+    random = np.random.RandomState(0)
+
+    def cosines(count: int, n: int) -> npt.NDArray[np.float64]:
         b = (n - 1) / (2 * kappa + math.sqrt(4 * kappa**2 + (n - 1) ** 2))
         x = (1 - b) / (1 + b)
         c = kappa * x + (n - 1) * math.log(1 - x**2)
-        beta = Beta((n - 1) / 2, (n - 1) / 2)
-        found = torch.empty(0)
+        found = np.empty(0)
         while len(found) < count:
-            part = beta.sample((count - len(found),))
-            w = (1 - (1 + b) * part) / (1 - (1 - b) * part)
-            kept = kappa * w + (n - 1) * (1 - x * w).log() - c >= torch.rand(len(part)).log()
-            found = torch.cat([found, w[kept]])
+            beta = random.beta((n - 1) / 2, (n - 1) / 2, count - len(found))
+            w = (1 - (1 + b) * beta) / (1 - (1 - b) * beta)
+            kept = kappa * w + (n - 1) * np.log(1 - x * w) - c >= np.log(random.random_sample(len(beta)))
+            found = np.concatenate([found, w[kept]])
         return found
 
     def sample(z: Tensor) -> Tensor:
-        w = cosines(*z.shape).unsqueeze(-1)
-        noise = torch.randn_like(z)
-        tangent = F.normalize(noise - (noise * z).sum(-1, keepdim=True) * z, dim=-1)
-        return w * z + (1 - w * w).clamp(min=0).sqrt() * tangent
+        centre = z.numpy().astype(np.float64)
+        w = cosines(*z.shape)[:, None]
+        noise = random.standard_normal(centre.shape)
+        tangent = noise - (noise * centre).sum(-1, keepdims=True) * centre
+        tangent /= np.linalg.norm(tangent, axis=-1, keepdims=True)
+        return torch.from_numpy((w * centre + np.sqrt(1 - w * w) * tangent).astype(np.float32))
 
     return sample
 

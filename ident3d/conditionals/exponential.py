@@ -29,6 +29,7 @@ from ident3d.conditionals.numerics import (
     mean_square_of_power,
     power_integral,
     radial_integral,
+    take,
 )
 from ident3d.spaces import Box, Space, Sphere, Unbounded
 
@@ -143,11 +144,6 @@ class ExponentialPower(FactorwiseConditional):
         """Return -|x|^p; see :meth:`FactorwiseConditional.log_density`."""
         return -x.abs().pow(self.power)
 
-    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
-        """Draw n numbers x without walls, on the generator's device."""
-        far = torch.full((n,), torch.inf, dtype=torch.float64, device=generator.device)
-        return self.draw_between(far, far, generator)
-
     def mean_square(self, width: float) -> float:
         """Return the mean of x^2; see :meth:`FactorwiseConditional.mean_square`."""
         return mean_square_of_power(self.power, width)
@@ -185,7 +181,13 @@ def two_sided_uniform(
         generator: source of the randomness.
     """
     unit = torch.rand(left.shape, dtype=torch.float64, device=left.device, generator=generator)
-    return unit.clamp_(min=2.0**-54) * (left + right) - left
+    return unit.clamp_(min=2.0**-54).mul_(left + right).sub_(left)
+
+
+def _symmetric_uniform(n: int, generator: torch.Generator, reach: float = 1.0) -> Float64[Tensor, " {n}"]:
+    """Draw n numbers uniformly from the open interval (-reach, reach), as two_sided_uniform does."""
+    unit = torch.rand(n, dtype=torch.float64, device=generator.device, generator=generator)
+    return unit.clamp_(min=2.0**-54).mul_(2 * reach).sub_(reach)
 
 
 @dataclass(frozen=True, init=False)
@@ -216,28 +218,38 @@ class GeneralizedNormal(ExponentialPower):
         """The exponent p."""
         return self.p
 
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
+        like = torch.empty(n, dtype=torch.float64, device=generator.device)
+        reach = 1 + 1 / (math.e * self.p)  # the envelope's mass on either side
+
+        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return self._bend(_symmetric_uniform(len(rows), generator, reach))
+
+        return draw_by_rejection(like, propose, generator)
+
     def draw_between(
         self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
     ) -> Float64[Tensor, "batch dim"]:
         """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
-        drawn = draw_by_rejection(
-            left_mass, lambda rows: self._propose(left_mass[rows], right_mass[rows], generator), generator
-        )
-        return drawn.view_as(left)
 
-    def _propose(self, left: Tensor, right: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw from an envelope of exp(-|x|^p) with given masses up to the walls; return draws, ln(density / envelope).
+        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return self._bend(two_sided_uniform(take(left_mass, rows), take(right_mass, rows), generator))
+
+        return draw_by_rejection(left_mass, propose, generator).view_as(left)
+
+    def _bend(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Return draws from an envelope of exp(-|x|^p), given their signed masses; and ln(density / envelope).
 
         The envelope is 1 up to |x| = 1 and exp(-1 - p (|x| - 1)) beyond, the tangent of a convex power. At
         least 63% of its draws are kept, whatever p and the walls.
         """
-        position = two_sided_uniform(left, right, generator)
         mass = position.abs()
-        beyond = (mass - 1).clamp(min=0) * (math.e * self.p)  # share of a tail's mass that lies inside the draw
-        distance = torch.where(mass <= 1, mass, 1 - torch.log1p(-beyond) / self.p)
-        log_envelope = -torch.where(distance <= 1, 0.0, 1 + self.p * (distance - 1))
-        return distance * position.sign(), -distance.pow(self.p) - log_envelope
+        beyond = (mass - 1).clamp_(min=0).mul_(math.e * self.p)  # share of a tail's mass that lies inside the draw
+        distance = mass.clamp_(max=1).sub_(beyond.neg_().log1p_().div_(self.p))
+        log_envelope = (distance > 1) * (distance - 1).mul_(self.p).add_(1)
+        return torch.copysign(distance, position), log_envelope.sub_(distance.pow(self.p))
 
     def _envelope_mass(self, wall: Tensor) -> Tensor:
         """Return the envelope's integral from 0 to ``wall``."""
@@ -271,12 +283,19 @@ class Laplace(ExponentialPower):
         """The exponent p."""
         return 1.0
 
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
+        return self._at(_symmetric_uniform(n, generator))
+
     def draw_between(
         self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
     ) -> Float64[Tensor, "batch dim"]:
         """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
-        mass = two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator)
-        return -mass.sign() * torch.log1p(-mass.abs())
+        return self._at(two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator))
+
+    def _at(self, mass: Tensor) -> Tensor:
+        """Return the x between which and 0 lies a share of a side's mass, signed like the side."""
+        return mass.abs().neg_().log1p_().copysign_(mass)
 
     def log_mass(
         self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
@@ -322,6 +341,10 @@ class Normal(ExponentialPower):
         """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
         # erf is odd and precise near 0, so both tails and both narrow and wide walls keep their digits.
         return torch.erfinv(two_sided_uniform(torch.erf(left), torch.erf(right), generator))
+
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
+        return _symmetric_uniform(n, generator).erfinv_()
 
     def log_mass(
         self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]

@@ -130,7 +130,11 @@ class FactorwiseConditional(Conditional):
     ) -> Float64[Tensor, "batch dim"]:
         """Draw positives between the walls; see :meth:`Conditional.sample_unchecked`."""
         scale = as_tensor(self.scales, z.device)
-        return z + scale * self.draw_between(*distance_to_walls(z, scale, space), generator)
+        if isinstance(space, Box):
+            x = self.draw_between(*distance_to_walls(z, scale, space), generator)
+        else:
+            x = self.draw(z.numel(), generator).view_as(z)
+        return (scale * x).add_(z)
 
     def log_prob_unchecked(
         self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space

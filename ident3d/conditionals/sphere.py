@@ -20,7 +20,7 @@ from ident3d.conditionals.conditional import (
     positive,
 )
 from ident3d.conditionals.exponential import Normal
-from ident3d.conditionals.numerics import draw_by_rejection, radial_integral
+from ident3d.conditionals.numerics import draw_by_rejection, radial_integral, take
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space, Sphere, Unbounded
 
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _NEWTON_STEPS = 12
+_CONVERGED = 1e-15
 _CONTOUR_NODES = 64
 _CONTOUR_SLOPE = 0.5  # how far the contour bends to the left, as a share of its height
 
@@ -99,7 +100,10 @@ class _Envelope:
         peak = typical - (n - 1) / 2  # the c of the maximum: there r has its mode at 1, and soon its mean
         for _ in range(_NEWTON_STEPS // 2):
             ray = radial_integral(typical, peak, n)
-            peak = peak - (ray.mean - 1) / (2 * ray.variance)
+            step = (ray.mean - 1) / (2 * ray.variance)
+            peak = peak - step
+            if bool((step.abs() <= _CONVERGED * peak).all()):
+                break
         ray = radial_integral(typical, peak, n)
         stretch = 1 + ray.variance
         slack = (1 - 1 / stretch).unsqueeze(-1)
@@ -108,12 +112,12 @@ class _Envelope:
 
     def propose(self, rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return a proposal (W, n) for each of the anchors ``rows`` (W,), and the log probability (W,) to keep it."""
-        pull, matrix = self.pull[rows], self.matrix[rows]
+        pull, matrix = take(self.pull, rows), take(self.matrix, rows)
         noise = torch.randn(matrix.shape, dtype=matrix.dtype, device=matrix.device, generator=generator)
         u = torch.nn.functional.normalize(pull / matrix + noise * torch.rsqrt(2 * matrix), dim=-1)
         a, c = (u.square() * matrix).sum(-1), (u * pull).sum(-1)
-        log_ratio = 2 * c - a * self.stretch[rows] - radial_integral(a, c, u.shape[-1]).log_value
-        return u, log_ratio - self.log_bound[rows]
+        log_ratio = 2 * c - a * take(self.stretch, rows) - radial_integral(a, c, u.shape[-1]).log_value
+        return u, log_ratio - take(self.log_bound, rows)
 
 
 def log_normaliser(z: Float64[Tensor, "batch dim"], precision: Float64[Tensor, " dim"]) -> Float64[Tensor, " batch"]:
@@ -201,13 +205,20 @@ def _shift(z: Tensor, precision: Tensor, slack: Tensor) -> Tensor:
     Returns:
         (B, 1), positive.
     """
-    pull = (precision * z).square()
-    shift = torch.zeros_like(slack)
+    # What is equal for several columns is computed once.
+    levels, columns = precision.unique(return_inverse=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    members = torch.nn.functional.one_hot(columns, len(levels)).to(z.dtype)  # (n, L)
+    half = members.sum(0) / 2
+    pull = z.square() @ members * levels.square()
+    shift, rest = torch.zeros_like(slack), 1 - slack
     for _ in range(_NEWTON_STEPS):  # on 1 / E |x|^2, which is nearly linear in s and grows, so no step runs away
-        envelope = (1 - slack) * (precision + shift)
-        square = (0.5 / envelope + pull / envelope.square()).sum(-1, keepdim=True)
-        slope = -(1 - slack) * (0.5 / envelope.square() + 2 * pull / envelope.pow(3)).sum(-1, keepdim=True)
-        shift = (shift - (square - 1) * square / slope).clamp(min=0)
+        inverse = (rest * (levels + shift)).reciprocal_()
+        drawn = pull * inverse
+        square = ((drawn + half) * inverse).sum(-1, keepdim=True)
+        slope = -rest * (drawn.mul_(2).add_(half) * inverse.square_()).sum(-1, keepdim=True)
+        before, shift = shift, (shift - (square - 1) * square / slope).clamp(min=0)
+        if bool(((shift - before).abs() <= _CONVERGED * shift).all()):
+            break
     return shift
 
 

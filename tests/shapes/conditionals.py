@@ -26,7 +26,9 @@ EXAMPLES = {
     f"{HOME}.exponential.projected_log_density": lambda: (flat(SPHERE), flat(SPHERE), PRECISION, 1.5),
     f"{HOME}.exponential.two_sided_uniform": lambda: (*walls(), generator()),
     f"{HOME}.exponential.ExponentialPower.log_density": lambda: (Laplace(0.1), points(BOX)),
-    f"{HOME}.exponential.ExponentialPower.draw": lambda: (GeneralizedNormal(3, 0.1), 5, generator()),
+    f"{HOME}.exponential.GeneralizedNormal.draw": lambda: (GeneralizedNormal(3, 0.1), 5, generator()),
+    f"{HOME}.exponential.Laplace.draw": lambda: (Laplace(0.1), 5, generator()),
+    f"{HOME}.exponential.Normal.draw": lambda: (Normal(0.1), 5, generator()),
     f"{HOME}.exponential.ExponentialPower.log_prob_unchecked": lambda: (
         Laplace(0.1),
         flat(SPHERE),
