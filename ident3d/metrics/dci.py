@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Float64
 
 from ident3d.metrics.evaluation import Evaluation
 from ident3d.metrics.metric import Metric
@@ -93,18 +94,23 @@ def disentanglement(evaluation: Evaluation) -> Disentanglement:
     )
 
 
-def disentanglement_of(importance: Array) -> float:
+def disentanglement_of(importance: Float64[Array, "d f"]) -> float:
     """Return the disentanglement of (d, F) importances; 0 where nothing is important."""
     total = importance.sum()
     return float(importance.sum(axis=1) / total @ _concentration(importance)) if total > 0 else 0.0
 
 
-def completeness(importance: Array) -> float:
+def completeness(importance: Float64[Array, "d f"]) -> float:
     """Return the completeness of (d, F) importances, mean over factors; a factor without importance counts 0."""
     return float(_concentration(importance.T).mean())
 
 
-def lasso(gram: Array, moment: Array, penalty: Array, start: Array) -> Array:
+def lasso(
+    gram: Float64[Array, "d d"],
+    moment: Float64[Array, "d c"],
+    penalty: Float64[Array, " c"],
+    start: Float64[Array, "d c"],
+) -> Float64[Array, "d c"]:
     """Minimise w' gram w / 2 - moment' w + penalty |w|_1 for each column, by coordinate descent.
 
     Args:

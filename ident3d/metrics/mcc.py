@@ -1,6 +1,6 @@
 """MCC: the mean correlation of factors with the embedding dimensions that a linear assignment gives them.
 
-The intervals are those of the matched dimensions at hand. Rank correlations are no function of row means, since the
+The intervals are those of the matched dimensions at hand. Rank correlations are not functions of row means, since the
 ranks move with the draw; that is followed to first order through the influence function.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Float64
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
@@ -150,7 +151,7 @@ def mcc(
     return FactorScores.of(evaluation.targets.factors, _CORRELATIONS[correlation].values(evaluation))
 
 
-def match(table: Array) -> Matching:
+def match(table: Float64[Array, "f d"]) -> Matching:
     """Assign dimensions to factors so that the sum of the (F, d) correlations is largest."""
     factors, dimensions = linear_sum_assignment(table, maximize=True)
     values = np.zeros(len(table))
@@ -185,7 +186,7 @@ def correlations(
     return tables[0] if orders is None else tables
 
 
-def ranks(values: Array) -> Array:
+def ranks(values: Float64[Array, "n d"]) -> Float64[Array, "n d"]:
     """Return standardised ranks of each column, ties averaged; a constant column is 0."""
     ranked = np.empty_like(values)
     for column in range(values.shape[1]):
@@ -196,7 +197,7 @@ def ranks(values: Array) -> Array:
     return ranked
 
 
-def circular_ranks(targets: Targets) -> Array:
+def circular_ranks(targets: Targets) -> Float64[Array, "n c"]:
     """Return the (N, C) targets by rank: ranks on a line, and (cos, sin) of evenly spread phases on a circle."""
     ranked = np.empty_like(targets.columns)
     for own in _columns_of_factors(targets):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Float64
 
 from ident3d.factors import Factors
 from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets
@@ -38,14 +39,14 @@ class AffineMap:
     offset: Array
 
     @classmethod
-    def fit(cls, inputs: Array, outputs: Array) -> AffineMap:
-        """Fit the map from (N, d) inputs to (N, C) outputs."""
+    def fit(cls, inputs: Float64[Array, "n d"], outputs: Float64[Array, "n c"]) -> AffineMap:
+        """Fit the map from inputs to outputs."""
         centre, offset = inputs.mean(axis=0), outputs.mean(axis=0)
         weight = np.linalg.lstsq(inputs - centre, outputs - offset, rcond=None)[0]
         return cls(centre, weight, offset)
 
-    def __call__(self, inputs: Array) -> Array:
-        """Map (N, d) inputs to (N, C) outputs."""
+    def __call__(self, inputs: Float64[Array, "n d"]) -> Float64[Array, "n c"]:
+        """Map inputs to outputs."""
         return (inputs - self.centre) @ self.weight + self.offset
 
 
@@ -121,7 +122,9 @@ def affine_r2(
     return FactorScores.of(evaluation.targets.factors, AFFINE_R2.values(evaluation))
 
 
-def determination(truth: Array, prediction: Array, targets: Targets) -> Array:
+def determination(
+    truth: Float64[Array, "n c"], prediction: Float64[Array, "n c"], targets: Targets
+) -> Float64[Array, " f"]:
     """Return R2 of each factor: 1 - sum (truth - prediction)^2 / sum (truth - mean)^2, over a factor's columns.
 
     Args:

@@ -37,7 +37,7 @@ METRICS: Registry[Metric] = Registry(
         "dci": DCI(),
     },
 )
-"""The metrics by name. Those that are no extras are in all scores."""
+"""The metrics by name. Those that are not extras are in all scores."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def score(
     """Score embeddings against the latents of the same rows.
 
     The scores depend on the set of (id, latents, embedding) alone, not on the order of the rows. Dimensions that are
-    dead, constant or duplicated count what they are worth, are named in ``Scores.warnings``, and raise one
+    constant or duplicated count what they are worth, are named in ``Scores.warnings``, and raise one
     :class:`DegenerateEmbeddingWarning`.
 
     Args:
@@ -158,7 +158,7 @@ def score(
         ValueError: if shapes disagree, a value is NaN or infinite (the row is named), ids are duplicated, no latent
             varies, there are too few rows for the width, a protocol or a metric is unknown, or the ceiling was
             scored in another way.
-        TypeError: if an array is not numeric, or what ``package.module:attribute`` names is no metric.
+        TypeError: if an array is not numeric, or what ``package.module:attribute`` names is not a metric.
     """
     chosen = _chosen(extras)
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)

@@ -1,0 +1,36 @@
+"""Example calls for metrics."""
+
+import numpy as np
+
+from ident3d.factors import Factor, Factors, plain_factors
+from ident3d.metrics.evaluation import Targets
+from ident3d.metrics.r2 import AffineMap
+
+HOME = "ident3d.metrics"
+INPUTS = np.random.default_rng(0).normal(size=(20, 4))
+OUTPUTS = INPUTS[:, :3] ** 2
+CIRCLE = Factor("turn", "angle", -np.pi, np.pi, "rad", period=2 * np.pi)
+
+
+def targets():
+    """Return three columns: one of a factor on a line, and two of one on a circle."""
+    factors = Factors((*plain_factors(1).items, CIRCLE))
+    return Targets.of(np.random.default_rng(1).uniform(-1, 1, (20, 2)), factors)
+
+
+def lasso_arguments():
+    inputs = INPUTS - INPUTS.mean(axis=0)
+    return inputs.T @ inputs / 20, inputs.T @ OUTPUTS / 20, np.full(3, 0.1), np.zeros((4, 3))
+
+
+EXAMPLES = {
+    f"{HOME}.dci.completeness": lambda: (np.ones((4, 3)),),
+    f"{HOME}.dci.disentanglement_of": lambda: (np.ones((4, 3)),),
+    f"{HOME}.dci.lasso": lasso_arguments,
+    f"{HOME}.mcc.circular_ranks": lambda: (targets(),),
+    f"{HOME}.mcc.match": lambda: (np.random.default_rng(2).uniform(size=(3, 5)),),
+    f"{HOME}.mcc.ranks": lambda: (INPUTS,),
+    f"{HOME}.r2.AffineMap.__call__": lambda: (AffineMap.fit(INPUTS, OUTPUTS), INPUTS),
+    f"{HOME}.r2.AffineMap.fit": lambda: (AffineMap, INPUTS, OUTPUTS),
+    f"{HOME}.r2.determination": lambda: (targets().columns, OUTPUTS, targets()),
+}
