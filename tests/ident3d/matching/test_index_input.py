@@ -192,3 +192,11 @@ def test_a_gpu_that_is_not_there_is_named():
         PairIndex(rows(5), "torch", device="cuda")
     with pytest.raises(ValueError, match="the device 'cuda:2' cannot be used here"):
         PairIndex(rows(5)).on("cuda:2")
+
+
+def test_a_backend_of_ones_own_is_named_by_its_module():
+    latents = rows(200)
+    anchors, targets = anchors_and_targets(latents, 20)
+    own = PairIndex(latents, "ident3d.matching.torch:TorchBackend")
+    for index in (own, pickle.loads(pickle.dumps(own))):  # noqa: S301 - our own bytes
+        np.testing.assert_array_equal(index.match(targets, anchors)[0], slow_match(latents, targets, anchors)[0])
