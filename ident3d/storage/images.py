@@ -4,7 +4,7 @@ import io
 import struct
 import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ __all__ = ["EncodedImage", "check_integrity", "decode", "encode_png", "stack"]
 
 _FORMATS = ("PNG", "WEBP", "JPEG")
 _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
+
+_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+"""What Pillow calls grey of 16 bits, by its release."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = b"\x08\x02\x00\x00\x00"
@@ -53,6 +56,8 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
         return pixels
     try:
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
+            if image.mode in _DEEP:
+                return _from_16_bits(np.asarray(image))
             return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
     except _UNREADABLE as error:
         raise _unreadable(what, error) from error
@@ -132,6 +137,12 @@ def _decode_own(encoded: bytes) -> npt.NDArray[np.uint8] | None:
     if (rows[:, 0] != _SUB).any():
         return None
     return np.add.accumulate(rows[:, 1:].reshape(height, width, 3), axis=1, dtype=np.uint8)
+
+
+def _from_16_bits(grey: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return grey of 16 bits a pixel as (H, W, 3) uint8, rounded; Pillow's own conversion cuts it off at 255."""
+    rounded = (grey.astype(np.uint32) * 255 + 32_767) // 65_535
+    return np.repeat(rounded.astype(np.uint8)[..., None], 3, axis=2)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -90,3 +90,11 @@ def test_images_of_different_sizes_do_not_stack():
     with pytest.raises(DatasetError, match=r"here: images of different sizes, \[\(2, 2, 3\), \(3, 3, 3\)\]"):
         stack([noise(2, 2), noise(3, 3)], "here")
     assert stack([noise(2, 2), noise(2, 2)], "here").shape == (2, 2, 2, 3)
+
+
+def test_grey_of_16_bits_is_rounded_not_cut_off():
+    grey = np.array([[0, 127, 128, 257], [32_768, 65_535, 65_407, 65_406]], np.uint16)
+    file = io.BytesIO()
+    Image.fromarray(grey).save(file, "PNG")
+    expected = np.round(grey / 257).astype(np.uint8)
+    np.testing.assert_array_equal(decode(file.getvalue(), "x"), np.stack([expected] * 3, axis=-1))
