@@ -92,6 +92,8 @@ def main(
         The exit status.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows ASCII alone shows what it lacks as escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     for package in _PACKAGES:
         logging.getLogger(package).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded

@@ -13,6 +13,7 @@ import ident3d.download
 from ident3d.__main__ import main
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError
+from ident3d.storage.layouts import resolve_root
 
 COMMANDS = ["info", "verify", "convert", "download", "score", "validate", "doctor"]
 
@@ -243,3 +244,13 @@ def test_bash_completes_what_is_typed(tmp_path, capsys, words, found):
     """
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
     assert sorted(done.stdout.split()) == sorted(found), done.stderr
+
+
+def test_a_terminal_that_knows_ascii_alone_shows_any_path(tmp_path):
+    folder = tmp_path / "Ümläut"
+    shutil.copytree(resolve_root("sample"), folder)
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "ident3d", "info", str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"\\xdcml\\xe4ut" in done.stdout
