@@ -33,7 +33,7 @@ docs: $(INSTALLED)
 bench-render bench-pairs bench-losses bench-metrics bench-synthetic: bench-%: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_$*
 
-# Needs torch, torchvision, numpy and pillow alone: where they are there already, run the module with that Python instead.
+# Needs torch, torchvision, numpy, pillow and jaxtyping alone: where they are there already, run the module with that Python instead.
 gpu-check: $(INSTALLED)
 	$(BIN)/python -m benchmarks.gpu_check
 

@@ -24,7 +24,7 @@ class Train:
     The recipes are the rows of the paper's Table 4 (infonce-box, infonce-unbounded, infonce-laplace, infonce-sphere,
     simclr, supervised) and AnInfoNCE against InfoNCE on anisotropic pairs (aninfonce-box, aninfonce-sphere,
     infonce-box-anisotropic, infonce-sphere-anisotropic; with -exact at the end for pairs rendered as pairs). The test
-    split is not read. Started again with the same folder, a run goes on from its last checkpoint.
+    split is not read. Started again with the same folder, a run is resumed from its last checkpoint.
 
     A recipe, an encoder and a loss of your own are named as package.module:attribute, whether the module is installed
     or lies in the folder that the command is run in. An encoder is a function or a class that makes a torch.nn.Module

@@ -92,7 +92,7 @@ def log_partition(
         cost: the cost of a pair.
         anchors: (B, d) float32 or float64.
         candidates: (M, d) of the same type.
-        own: (B, k) int64 indices of the candidates that are no negatives of an anchor; None leaves none out.
+        own: (B, k) int64 indices of the candidates that are not negatives of an anchor; None leaves out nothing.
 
     Returns:
         (B,) of the same type.
@@ -213,7 +213,7 @@ def contrast(
 
     Raises:
         ValueError: if the shapes do not fit, there is nothing to contrast with, or an option is unknown.
-        TypeError: if the embeddings are no floating-point numbers.
+        TypeError: if the embeddings are not floating-point.
     """
     _check_options(options)
     _check_embeddings(z, z_pos, z_neg)

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to go on, in one file that is whole or not there.
+"""Checkpoints: all that a training needs to be resumed, in one file that is whole or not there.
 
 A checkpoint holds tensors and plain data only, and what training they belong to. Reading one runs no code from it. The
 file is what ``torch.save`` writes, with the SHA-256 of its bytes in the comment that a zip archive may end in:
@@ -43,11 +43,11 @@ def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str,
     Args:
         path: the file; its folder is made.
         identity: what the training is, as plain data; :func:`load_checkpoint` holds it against what is asked for.
-        state: what the training needs to go on, by name: tensors and plain data, nested in any way. "identity" is not
+        state: what the training needs to be resumed, by name: tensors and plain data, nested in any way. "identity" is not
             a name for any of it.
 
     Raises:
-        DivergedError: if a number in a tensor is NaN or infinite: such a state is not worth going on from.
+        DivergedError: if a number in a tensor is NaN or infinite: such a state is not worth resuming from.
         Ident3DError: if the file cannot be written, for example because the disk is full.
     """
     wrong = _not_finite(state)
@@ -101,7 +101,7 @@ def load_checkpoint(
         )
     wrong = _not_finite(state)
     if wrong is not None:
-        raise Ident3DError(f"{path} cannot be gone on from: {wrong} holds numbers that are not finite; {_REMEDY}")
+        raise Ident3DError(f"{path} cannot be resumed from: {wrong} holds numbers that are not finite; {_REMEDY}")
     return state
 
 
@@ -172,7 +172,7 @@ def load_state(module: nn.Module, state: Mapping[str, Tensor], what: str) -> Non
 def load_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Any], what: str) -> None:
     """Load what an optimiser remembers of every parameter, or say what does not fit.
 
-    Its own settings stay, for a training may go on on another device, where they are kept in another way.
+    Its own settings stay: a training may be resumed on another device, where they are kept in another way.
 
     Args:
         optimiser: the optimiser.
@@ -184,7 +184,7 @@ def load_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Any], w
     """
     own = optimiser.state_dict()["param_groups"]
     if not {"param_groups", "state"} <= set(state):
-        raise ValueError(f"{what} is no state of an optimiser: it lacks param_groups or state")
+        raise ValueError(f"{what} is not the state of an optimiser: it lacks param_groups or state")
     held, moments = state["param_groups"], state["state"]
     sizes, expected = ([len(group["params"]) for group in groups] for groups in (held, own))
     if sizes != expected:

@@ -63,7 +63,7 @@ def evaluate(
         encoder: the encoder.
         part: the part.
         device: where the encoder is.
-        groups: columns of factors whose mean is wanted too, by a name that is no factor's.
+        groups: columns of factors whose mean is wanted too, by a name that no factor has.
 
     Returns:
         "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each group and factor.

@@ -138,7 +138,7 @@ class Trainer:
     step: int = field(default=0, init=False)
 
     def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one.
+        """Resume from the last checkpoint, if there is one.
 
         Raises:
             ValueError: if it is of another architecture.

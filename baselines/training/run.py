@@ -79,15 +79,15 @@ def train(
     *,
     report: bool = True,
 ) -> Run:
-    """Train an encoder on images by a recipe, or go on with a training that was interrupted.
+    """Train an encoder on images by a recipe, or resume a training that was interrupted.
 
     The test split is not read. Every process that torchrun started calls this; the first one writes.
 
     Args:
         recipe: the recipe, or its name: one of :data:`~baselines.recipes.RECIPES`, or ``package.module:RECIPE``.
         root: folder of the dataset, in any layout; "sample" is the one inside the package.
-        folder: folder of the run; ``runs/RECIPE-seedSEED`` where None. If it holds the same run, that goes on from its
-            last checkpoint, and the finished run is the same as one that was not interrupted.
+        folder: folder of the run; ``runs/RECIPE-seedSEED`` where None. If it holds the same run, that is resumed from
+            its last checkpoint, and the finished run is the same as one that was not interrupted.
         options: how; the defaults where None.
         report: whether ``report.html`` is written at the end, which needs matplotlib.
 

@@ -129,7 +129,7 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(tmp_path, valu
         save_checkpoint(path, {}, bad)
     assert not path.exists()
     torch.save(bad, path)
-    with pytest.raises(Ident3DError, match=r"gone on from: optimiser\.state\.7\.exp_avg holds"):
+    with pytest.raises(Ident3DError, match=r"resumed from: optimiser\.state\.7\.exp_avg holds"):
         load_checkpoint(path)
 
 
