@@ -1,9 +1,9 @@
 """A check of one GPU, in minutes: losses against the CPU, then training from images resident on the device.
 
-It needs torch, torchvision, numpy and jaxtyping and a checkout, which is not to be installed: the images are made here, smooth
-functions of their latents, and pairs are matched on the device. The rate of whole training steps (drawing, matching,
-gathering, loss, update) stands beside the rate of the same step on one batch that never changes; their ratio is what
-the data cost.
+It needs torch, torchvision, numpy and jaxtyping and a checkout, which is not to be installed: the images are made here,
+smooth functions of their latents, and pairs are matched on the device. The rate of whole training steps (drawing,
+matching, gathering, loss, update) stands beside the rate of the same step on one batch that never changes; their ratio
+is what the data cost.
 
 Usage: ``python -m benchmarks.gpu_check [--device cuda] [--steps 200] ...``; exit status 1 where a loss differs.
 """

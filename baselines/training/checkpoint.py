@@ -43,8 +43,8 @@ def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str,
     Args:
         path: the file; its folder is made.
         identity: what the training is, as plain data; :func:`load_checkpoint` holds it against what is asked for.
-        state: what the training needs to be resumed, by name: tensors and plain data, nested in any way. "identity" is not
-            a name for any of it.
+        state: what the training needs to be resumed, by name: tensors and plain data, nested in any way. "identity" is
+            not a name for any of it.
 
     Raises:
         DivergedError: if a number in a tensor is NaN or infinite: such a state is not worth resuming from.
