@@ -1,6 +1,7 @@
 # The names of ident3d, each spelled here once: type checkers read them, and __init__.py loads them.
 
 from . import conditionals as conditionals
+from . import live as live
 from . import metrics as metrics
 from .conditionals import AnisotropicNormal as AnisotropicNormal
 from .conditionals import Conditional as Conditional
