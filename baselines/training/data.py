@@ -11,7 +11,7 @@ from torch import Tensor
 from baselines.recipes import Recipe
 from ident3d import AugmentedPairs, Box, PairIndex, PositivePairs, RenderedPairs
 from ident3d.conditionals import parse
-from ident3d.pairs import PairBatch, PairStream
+from ident3d.pairs import PairBatch, StoredPairs
 from ident3d.pairs.stream import PairData
 from ident3d.randomness import torch_generator
 
@@ -59,7 +59,7 @@ class DatasetPart:
         return self._data.pixels(self.rows[rows])
 
 
-class SingleImages(PairStream):
+class SingleImages(StoredPairs):
     """Images with their latents and no positives, for supervised training; ``x_pos`` is ``x``.
 
     Order, ranks, workers and resuming: see :class:`~ident3d.pairs.PairStream`.
@@ -108,7 +108,7 @@ def pair_conditional(recipe: Recipe, data: ThreeDIdent) -> Conditional | None:
     return None if text is None else parse(text, data.factors)
 
 
-def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int, *, batch_size: int) -> PairStream:
+def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int, *, batch_size: int) -> StoredPairs:
     """Return the stream of a recipe's batches.
 
     Args:

@@ -35,7 +35,7 @@ from ident3d.conditionals import AnisotropicNormal, Normal
 from ident3d.conditionals.conditional import Conditional
 from ident3d.errors import Ident3DError
 from ident3d.files import remove_unfinished, write_text
-from ident3d.pairs import PairStream
+from ident3d.pairs import StoredPairs
 
 __all__ = ["Run", "content_and_style", "train", "true_precision"]
 
@@ -304,7 +304,7 @@ def _share_of_batch(batch_size: int, world_size: int) -> int:
     return batch_size // world_size
 
 
-def _is_resident(resident: Resident, stream: PairStream, placement: Placement) -> bool:
+def _is_resident(resident: Resident, stream: StoredPairs, placement: Placement) -> bool:
     if resident != "auto":
         return resident == "always"
     one = stream.data.pixels(torch.zeros(1, dtype=torch.int64)).nbytes

@@ -2,18 +2,22 @@
 
 from ident3d.matching import PairIndex
 from ident3d.pairs.augmented import AugmentedPairs
+from ident3d.pairs.live import LivePairs, LivePool
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.rendered import RenderedPairs
-from ident3d.pairs.stream import PairBatch, PairStream
+from ident3d.pairs.stream import PairBatch, PairStream, StoredPairs
 
 __all__ = [
     "AugmentedPairs",
+    "LivePairs",
+    "LivePool",
     "PairBatch",
     "PairIndex",
     "PairStream",
     "PositivePairs",
     "RealisedConditional",
     "RenderedPairs",
+    "StoredPairs",
     "realised_conditional",
 ]

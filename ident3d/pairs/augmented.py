@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from ident3d.pairs.stream import PairBatch, PairData, PairStream
+from ident3d.pairs.stream import PairBatch, PairData, StoredPairs
 
 __all__ = ["CHANGES", "AugmentedPairs", "SimCLRViews", "brightness", "contrast", "hue", "luminance", "saturation"]
 
@@ -194,7 +194,7 @@ def crop_and_resize(
     return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode="border", align_corners=True)
 
 
-class AugmentedPairs(PairStream):
+class AugmentedPairs(StoredPairs):
     """Two views of one image as a positive pair: the paper's comparison to learning without knowing the latents.
 
     Both views carry the latents of the image that they were made of, though a crop shows another position and a

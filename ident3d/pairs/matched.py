@@ -14,7 +14,7 @@ from ident3d.arguments import check_count
 from ident3d.conditionals.conditional import Conditional, check_conditional
 from ident3d.matching.index import PairIndex, check_index
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
-from ident3d.pairs.stream import PairBatch, PairData, PairStream, check_workers, made
+from ident3d.pairs.stream import PairBatch, PairData, StoredPairs, check_workers, made
 from ident3d.spaces import Box, Space
 
 __all__ = ["MatchedLoader", "PositivePairs"]
@@ -58,7 +58,7 @@ class _Matches(IterableDataset[tuple[int, Tensor]]):
             yield number, made(self._pairs.match, number)
 
 
-class PositivePairs(PairStream):
+class PositivePairs(StoredPairs):
     """Positive pairs of stored images, from a conditional.
 
     The anchor is a stored image, drawn uniformly. A target is drawn from the conditional around the anchor's
@@ -108,7 +108,7 @@ class PositivePairs(PairStream):
     def on_device(self, device: torch.device | str) -> Self:
         """Return this stream with all images on ``device``, matched there too if the index is exact.
 
-        See :meth:`PairStream.on_device`.
+        See :meth:`StoredPairs.on_device`.
         """
         moved = super().on_device(device)
         moved.index = self.index.on(device)

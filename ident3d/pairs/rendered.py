@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ident3d.device import usable_device
 from ident3d.errors import DatasetError
-from ident3d.pairs.stream import PairBatch, PairData, PairStream, RenderedPairData, ResidentImages, check_memory
+from ident3d.pairs.stream import PairBatch, PairData, RenderedPairData, ResidentImages, StoredPairs, check_memory
 from ident3d.randomness import torch_generator
 
 __all__ = ["RenderedPairs", "exact_positives"]
@@ -51,7 +51,7 @@ def exact_positives(
     return positives
 
 
-class RenderedPairs(PairStream):
+class RenderedPairs(StoredPairs):
     """The exact positive pairs of a dataset that was rendered with ``python -m render --pairs CONDITIONAL``.
 
     Every stored image has one positive, rendered from latents that were drawn from the conditional. Nothing is
@@ -91,7 +91,7 @@ class RenderedPairs(PairStream):
     def on_device(self, device: torch.device | str) -> Self:
         """Return this stream with all images, and their positives, on ``device``.
 
-        See :meth:`PairStream.on_device`.
+        See :meth:`StoredPairs.on_device`.
         """
         target = usable_device(device)
         check_memory([self.data, self._positives], target)

@@ -27,6 +27,7 @@ __all__ = [
     "PairStream",
     "RenderedPairData",
     "ResidentImages",
+    "StoredPairs",
     "check_data",
     "check_memory",
     "check_workers",
@@ -226,7 +227,6 @@ class PairStream(IterableDataset[PairBatch], ABC):
     them, and after any restart.
 
     Args:
-        data: where latents and images come from.
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
         transform: what is made of (B, 3, H, W) uint8 images, where they are: of anchors and positives separately. A
@@ -236,19 +236,15 @@ class PairStream(IterableDataset[PairBatch], ABC):
         device: where batches are made.
 
     Raises:
-        TypeError: if dataset or transform are of another type, or batch size or seed are not integers.
-        ValueError: if the dataset is empty, the batch size is not positive, or the seed is negative.
+        TypeError: if the transform is of another type, or batch size or seed are not integers.
+        ValueError: if the batch size is not positive, or the seed is negative.
     """
 
-    def __init__(
-        self, data: PairData, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None
-    ) -> None:
-        check_data(data)
+    def __init__(self, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None) -> None:
         check_count(batch_size, "batch_size", 1)
         check_count(seed, "the seed", 0)
         if transform is not None and not callable(transform):
             raise TypeError(f"a transform is a function of (B, 3, H, W) uint8 images, not {transform!r}")
-        self.data = data
         self.batch_size = int(batch_size)
         self.seed = int(seed)
         self.transform = transform
@@ -291,18 +287,14 @@ class PairStream(IterableDataset[PairBatch], ABC):
             raise ValueError(f"rank is in [0, {world_size}) for {world_size} ranks, not {rank}")
         return self._with(_rank=rank, _ranks=world_size)
 
+    @abstractmethod
     def on_device(self, device: torch.device | str) -> Self:
-        """Return this stream with all images in the memory of ``device``, where batches are then made.
-
-        Every image is decoded once, now. Batches are those of this stream, number by number, and pixel by pixel
-        but for the rounding of augmented views.
+        """Return this stream with batches that are made on ``device``.
 
         Raises:
             TypeError: if it is not a device.
-            ValueError: if there is no such device here, or the images do not fit in its free memory.
+            ValueError: if there is no such device here, or it has too little memory.
         """
-        target = usable_device(device)
-        return self._with(data=ResidentImages(self.data, target), device=target)
 
     def loader(
         self,
@@ -356,6 +348,49 @@ class PairStream(IterableDataset[PairBatch], ABC):
                 raise TypeError(f"the transform makes {type(drawn.x).__name__} of images; expected a tensor")
         return drawn.to(drawn.x.device)
 
+    def _generator(self, purpose: str, number: int) -> torch.Generator:
+        return torch_generator(self.seed, f"pairs/{purpose}", number)
+
+    def _with(self, **changes: Any) -> Self:
+        changed = copy.copy(self)
+        vars(changed).update(changes)
+        return changed
+
+
+class StoredPairs(PairStream):
+    """A stream of pairs of images that a dataset holds.
+
+    Args:
+        data: where latents and images come from.
+        batch_size: pairs in a batch, for each rank.
+        seed: seed of the stream, 0 or larger.
+        transform: what is made of (B, 3, H, W) uint8 images; see :class:`PairStream`.
+
+    Raises:
+        TypeError: if dataset or transform are of another type, or batch size or seed are not integers.
+        ValueError: if the dataset is empty, the batch size is not positive, or the seed is negative.
+    """
+
+    def __init__(
+        self, data: PairData, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None
+    ) -> None:
+        check_data(data)
+        super().__init__(batch_size, seed, transform)
+        self.data = data
+
+    def on_device(self, device: torch.device | str) -> Self:
+        """Return this stream with all images in the memory of ``device``, where batches are then made.
+
+        Every image is decoded once, now. Batches are those of this stream, number by number, and pixel by pixel
+        but for the rounding of augmented views.
+
+        Raises:
+            TypeError: if it is not a device.
+            ValueError: if there is no such device here, or the images do not fit in its free memory.
+        """
+        target = usable_device(device)
+        return self._with(data=ResidentImages(self.data, target), device=target)
+
     def _images(self, rows: Tensor) -> Tensor:
         """Return the (B, 3, H, W) uint8 images of (B,) rows, channels last in memory."""
         return self.data.pixels(rows).permute(0, 3, 1, 2)
@@ -370,14 +405,6 @@ class PairStream(IterableDataset[PairBatch], ABC):
         return torch.randint(
             len(self.data), (self.batch_size,), dtype=torch.int64, device=generator.device, generator=generator
         )
-
-    def _generator(self, purpose: str, number: int) -> torch.Generator:
-        return torch_generator(self.seed, f"pairs/{purpose}", number)
-
-    def _with(self, **changes: Any) -> Self:
-        changed = copy.copy(self)
-        vars(changed).update(changes)
-        return changed
 
 
 def made(make: Callable[[int], T], number: int) -> T:

@@ -1,0 +1,301 @@
+"""Positive pairs that are rendered as they are asked for: fresh, exact, without end, without a dataset."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from jaxtyping import Float32, Int64, UInt8
+from torch import Tensor
+
+from ident3d.arguments import check_count
+from ident3d.conditionals.conditional import Conditional, check_conditional
+from ident3d.factors import Factors
+from ident3d.latents import check_latents, sample_latents
+from ident3d.marginals import Marginal
+from ident3d.pairs.stream import PairBatch, PairStream, made
+from ident3d.spaces import Box, Space, Sphere
+
+if TYPE_CHECKING:
+    from ident3d.scene.world import World
+
+__all__ = ["LivePairs", "LivePool"]
+
+_IMAGES_AT_ONCE = 1024
+
+
+class LivePairs(PairStream):
+    """Fresh pairs that follow the conditional exactly, rendered by :mod:`ident3d.live`.
+
+    Anchors are drawn from the marginal, positives from the conditional around them, and both are rendered. No pair
+    comes twice, and nothing is matched, so that positives spread as the conditional says. A batch's ``ids`` number the
+    pairs of the stream, and its ``ids_pos`` are the same.
+
+    The space may have the coordinates of some factors alone, on a sphere for example: four factors on S^3 are what the
+    theory of AnInfoNCE assumes.
+
+    Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
+
+    Example::
+
+        space = ident3d.Sphere(4)
+        names = ("position_x", "position_y", "object_hue", "ground_hue")
+        pairs = ident3d.LivePairs(
+            ident3d.AnisotropicNormal((5, 10, 20, 40)), 512, space=space, factors=names, others={"position_z": 0.0}
+        )
+
+    Args:
+        conditional: what positives are drawn from.
+        batch_size: pairs in a batch, for each rank.
+        seed: seed of the stream, 0 or larger.
+        resolution: width and height of the images in pixels.
+        device: where images are rendered: "cpu", "cuda", ..., or "auto": the first CUDA device, else the CPU.
+        space: where the factors named live, within [-1, 1] in each coordinate; None: the box [-1, 1]^d.
+        marginal: what anchors are drawn from; None: uniform on the space.
+        factors: the names of the factors that are the space's coordinates, in their order; None: all of the world's.
+        others: values in [-1, 1] at which factors that are not in the space are held, by their names. Those in neither
+            are drawn uniformly, for anchor and positive separately.
+        world: what scenes latents make; None: 3DIdent.
+        grid: quality of the images; see :class:`ident3d.live.LiveRenderer`.
+        transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
+
+    Attributes:
+        device: where images are rendered.
+        space: where the factors named live.
+        columns: the columns of the latents that are the space's coordinates.
+
+    Raises:
+        TypeError: if an argument is of another type.
+        ValueError: if the conditional or the marginal is not defined on the space, the space leaves [-1, 1] or has not
+            as many coordinates as factors are named, a factor is unknown or named twice, or resolution, device, world
+            or quality cannot be used.
+        MissingDependencyError: if Warp is not installed.
+    """
+
+    def __init__(
+        self,
+        conditional: Conditional,
+        batch_size: int = 512,
+        seed: int = 0,
+        *,
+        resolution: int = 64,
+        device: torch.device | str = "auto",
+        space: Space | None = None,
+        marginal: Marginal | None = None,
+        factors: Sequence[str] | None = None,
+        others: Mapping[str, float] | None = None,
+        world: "World | None" = None,
+        grid: int | str = "standard",
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        from ident3d.live import LiveRenderer  # Warp is large, and the other streams do without
+
+        super().__init__(batch_size, seed, transform)
+        check_conditional(conditional)
+        self.conditional = conditional
+        self.renderer = LiveRenderer(resolution, device, world, grid)
+        self.device = self.renderer.device
+        self.factors = self.renderer.world.factors
+        names = self.factors.names if factors is None else factors
+        self.columns = _columns(names, self.factors)
+        self.space = Box(len(self.columns)) if space is None else space
+        _check_space(self.space, len(self.columns))
+        conditional.check(self.space)
+        self.marginal = Marginal() if marginal is None else marginal
+        self.marginal.law.check(self.space)
+        self._held = _held({} if others is None else others, self.columns, self.factors)
+
+    def on_device(self, device: torch.device | str) -> Self:
+        """Return this stream with images that are rendered on ``device``; see :meth:`PairStream.on_device`."""
+        from ident3d.live import LiveRenderer
+
+        old = self.renderer
+        renderer = LiveRenderer(old.resolution, device, old.world, old.grid)
+        return self._with(renderer=renderer, device=renderer.device)
+
+    def prefetched(self, ahead: int = 2) -> Iterator[PairBatch]:
+        """Iterate over this stream with batches that a thread makes in advance, on a CUDA stream of its own.
+
+        Args:
+            ahead: batches that are made in advance, 1 or more.
+        """
+        check_count(ahead, "the number of batches ahead", 1)
+        return _prefetched(self, ahead)
+
+    def latents(
+        self, number: int
+    ) -> tuple[Float32[Tensor, "{self.batch_size} d"], Float32[Tensor, "{self.batch_size} d"]]:
+        """Return the latents of batch ``number``, of its anchors and its positives, without their images."""
+        check_count(number, "the number of a batch", 0)
+        anchors = self.marginal.sample(self.batch_size, self.space, self._generator("live/anchors", number))
+        positives = self.conditional.sample(anchors, self.space, self._generator("live/targets", number))
+        generator = self._generator("live/others", number)
+        return self._completed(anchors, generator), self._completed(positives, generator)
+
+    def _draw(self, number: int) -> PairBatch:
+        z, z_pos = self.latents(number)
+        images = self.renderer.render(torch.cat([z, z_pos]))
+        ids = torch.arange(number * self.batch_size, (number + 1) * self.batch_size)
+        return PairBatch(images[: len(z)], images[len(z) :], z, z_pos, ids, ids.clone(), number)
+
+    def _completed(self, coordinates: Tensor, generator: torch.Generator) -> Tensor:
+        """Return (B, d) latents with the factors that are not in the space."""
+        latents = 2 * torch.rand(len(coordinates), len(self.factors), generator=generator) - 1
+        for column, value in self._held.items():
+            latents[:, column] = value
+        latents[:, list(self.columns)] = coordinates
+        return latents
+
+
+def _prefetched(pairs: LivePairs, ahead: int) -> Iterator[PairBatch]:
+    is_cuda = pairs.device.type == "cuda"
+    side = torch.cuda.Stream(pairs.device) if is_cuda else None  # type: ignore[no-untyped-call]  # torch has no types for it
+    batches: queue.Queue[tuple[PairBatch | Exception, Any]] = queue.Queue(maxsize=ahead)
+    stopped = threading.Event()
+
+    def put(item: PairBatch | Exception, ready: Any) -> None:
+        while not stopped.is_set():
+            try:
+                batches.put((item, ready), timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+    def work() -> None:
+        try:
+            with torch.cuda.stream(side) if side is not None else nullcontext():
+                for number in pairs.numbers():
+                    batch = made(pairs.batch, number)
+                    put(batch, side.record_event() if side is not None else None)
+                    if stopped.is_set():
+                        return
+        except Exception as error:  # noqa: BLE001 - it is raised where the batch is asked for
+            put(error, None)
+
+    thread = threading.Thread(target=work, name="live pairs", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, ready = batches.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item if ready is None else _received(item, ready)
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _received(batch: PairBatch, ready: Any) -> PairBatch:
+    """Let the current CUDA stream wait for a batch, and its memory for the current stream."""
+    current = torch.cuda.current_stream(batch.x.device)
+    current.wait_event(ready)
+    for tensor in (batch.x, batch.x_pos, batch.z, batch.z_pos, batch.ids, batch.ids_pos):
+        tensor.record_stream(current)
+    return batch
+
+
+class LivePool:
+    """A dataset in memory whose images are rendered once: to draw pairs from where a fresh image costs too much.
+
+    Row i has the latents of row i of ``ident3d.sample_latents``, so that a pool is the same whatever device it was
+    rendered on, but for one level of a colour. ``ident3d.PositivePairs(LivePool(50_000), conditional)`` draws partners
+    anew for every batch.
+
+    Args:
+        n: number of images.
+        seed: seed of the latents, 0 or larger.
+        resolution: width and height of the images in pixels.
+        device: where images are rendered and kept; see :class:`ident3d.live.LiveRenderer`.
+        world: what scenes latents make; None: 3DIdent.
+        grid: quality of the images.
+        latents: (n, d) raw latents in place of those of the seed.
+
+    Attributes:
+        latents: (n, d) float32, on the CPU.
+        factors: what the columns of the latents are.
+        device: where the images are.
+
+    Raises:
+        TypeError: if n or seed are not integers.
+        ValueError: if n is not positive, or what :class:`ident3d.live.LiveRenderer` says.
+        MissingDependencyError: if Warp is not installed.
+    """
+
+    layout = "decoded"
+
+    def __init__(
+        self,
+        n: int,
+        seed: int = 0,
+        *,
+        resolution: int = 64,
+        device: torch.device | str = "auto",
+        world: "World | None" = None,
+        grid: int | str = "standard",
+        latents: Any = None,
+    ) -> None:
+        from tqdm import tqdm
+
+        from ident3d.live import LiveRenderer
+
+        check_count(n, "the number of images", 1)
+        renderer = LiveRenderer(resolution, device, world, grid)
+        self.device = renderer.device
+        self.factors: Factors = renderer.world.factors
+        rows = sample_latents(n, seed, factors=self.factors) if latents is None else latents
+        self.latents = torch.from_numpy(check_latents(rows, self.factors))
+        if len(self.latents) != n:
+            raise ValueError(f"expected {n} rows of latents, not {len(self.latents)}")
+        self._pixels = torch.empty((n, resolution, resolution, 3), dtype=torch.uint8, device=self.device)
+        starts = range(0, n, _IMAGES_AT_ONCE)
+        for start in tqdm(starts, "live images", unit_scale=_IMAGES_AT_ONCE, leave=False, disable=None):
+            part = slice(start, start + _IMAGES_AT_ONCE)
+            self._pixels[part] = renderer.render(self.latents[part]).permute(0, 2, 3, 1)
+
+    def __len__(self) -> int:
+        return len(self.latents)
+
+    def pixels(self, rows: Int64[Tensor, " n"]) -> UInt8[Tensor, "n height width 3"]:
+        """Return the images of rows, on the pool's device."""
+        return self._pixels.index_select(0, rows.to(self.device))
+
+
+def _columns(names: Sequence[str], factors: Factors) -> tuple[int, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"factors are named in a sequence, such as ('position_x', 'object_hue'), not by {names!r}")
+    unknown = [name for name in names if name not in factors.names]
+    if unknown:
+        raise ValueError(f"unknown factors {', '.join(unknown)}; choose from {', '.join(factors.names)}")
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"expected one factor or more, each named once, not {', '.join(names) or 'none at all'}")
+    return tuple(factors.names.index(name) for name in names)
+
+
+def _check_space(space: Space, count: int) -> None:
+    if not isinstance(space, Space):
+        raise TypeError(f"a space is a Box or a Sphere, not {space!r}")
+    if space.dim != count:
+        raise ValueError(f"{space} has {space.dim} coordinates for {count} factors; name one factor for each")
+    fits = (isinstance(space, Box) and space.low >= -1 and space.high <= 1) or (
+        isinstance(space, Sphere) and space.radius <= 1
+    )
+    if not fits:
+        raise ValueError(
+            f"latents lie in [-1, 1], and {space} does not: use a Box within [-1, 1] or a Sphere of a radius of at "
+            "most 1"
+        )
+
+
+def _held(others: Mapping[str, float], columns: tuple[int, ...], factors: Factors) -> dict[int, float]:
+    """Return the values of the columns that are held."""
+    held = {}
+    for name, value in others.items():
+        (column,) = _columns([name], factors)
+        if column in columns:
+            raise ValueError(f"{name} is a coordinate of the space, and cannot be held at {value}")
+        if not -1 <= value <= 1:
+            raise ValueError(f"latents lie in [-1, 1], and {name} would be held at {value}")
+        held[column] = float(value)
+    return held
