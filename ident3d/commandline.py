@@ -132,7 +132,7 @@ def _modules_of_this_folder() -> Iterator[None]:
     """
     before = list(sys.path)
     if "" not in before:
-        sys.path.append(os.curdir)  # not its full name, which a folder that was removed has no more
+        sys.path.append("")  # not its full name, which a folder that was removed has no more
     try:
         yield
     finally:

@@ -1,6 +1,13 @@
 """The errors that ident3d raises beside Python's own ValueError, TypeError and FileNotFoundError."""
 
-__all__ = ["DatasetError", "EncoderError", "Ident3DError", "MissingDependencyError", "SubmissionError"]
+__all__ = [
+    "DatasetError",
+    "EncoderError",
+    "Ident3DError",
+    "MissingDependencyError",
+    "NotLoadedError",
+    "SubmissionError",
+]
 
 
 class Ident3DError(Exception):
@@ -17,6 +24,10 @@ class EncoderError(Ident3DError):
 
 class SubmissionError(Ident3DError):
     """A submission is malformed, or does not belong to the dataset that it is scored against."""
+
+
+class NotLoadedError(Ident3DError, ValueError):
+    """A file names something of a module that is not imported, and reading a file imports none."""
 
 
 class MissingDependencyError(Ident3DError, ImportError):

@@ -13,12 +13,16 @@ none of them can be named in two ways, and neither needs a change of ident3d:
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import distributions
 from typing import Any, Generic, TypeVar
+
+from ident3d.errors import NotLoadedError
 
 __all__ = ["Registry", "load_attribute", "load_extensions"]
 
@@ -65,21 +69,28 @@ class Registry(Mapping[str, T], Generic[T]):
             load_extensions()
         return self._entries[name]
 
-    def find(self, name: str) -> T:
+    def find(self, name: str, *, may_import: bool = True) -> T:
         """Return an entry by its name, or what ``package.module:attribute`` names.
+
+        Args:
+            name: the name.
+            may_import: whether a module that is not imported yet may be. False for a name that comes from a file,
+                which somebody else may have written.
 
         Raises:
             ValueError: if there is no such entry, module or attribute.
+            NotLoadedError: the same where importing a module might have helped, and ``may_import`` is False.
         """
         if ":" in name:
-            found: T = load_attribute(name, self.what)
+            found: T = load_attribute(name, self.what, may_import=may_import)
             return found
         try:
             return self[name]
         except KeyError:
             close = get_close_matches(name, self._entries, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(
+            kind = ValueError if may_import else NotLoadedError
+            raise kind(
                 f"unknown {self.what} {name!r}{hint}; choose from {', '.join(self)}, or name one of your own as "
                 "package.module:attribute"
             ) from None
@@ -91,19 +102,26 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
 
-def load_attribute(name: str, what: str) -> Any:
+def load_attribute(name: str, what: str, *, may_import: bool = True) -> Any:
     """Return what ``package.module:attribute`` names.
 
     Args:
         name: the module, a colon, and the attribute, which may be dotted.
         what: what it should be, for the message.
+        may_import: whether a module that is not imported yet may be.
 
     Raises:
         ValueError: if there is no such module or attribute, or the name has another form.
+        NotLoadedError: if the module is not imported, and may not be.
     """
     module, _, path = name.partition(":")
     if not module or not path:
         raise ValueError(f"{name!r} names no {what}; expected package.module:attribute")
+    if not may_import and module not in sys.modules:
+        raise NotLoadedError(
+            f"the {what} {name!r} is in the module {module!r}, which is not imported, and a name in a file imports "
+            f"nothing: import {module} first, or register the {what} by an entry point of the group {GROUP}"
+        )
     try:
         found: Any = import_module(module)
     except ModuleNotFoundError as error:
@@ -122,6 +140,11 @@ def load_attribute(name: str, what: str) -> Any:
 
 @cache
 def load_extensions() -> None:
-    """Import the modules that installed packages declare as extensions of ident3d, once in a process."""
-    for entry_point in entry_points(group=GROUP):
-        entry_point.load()
+    """Import the modules that installed packages declare as extensions of ident3d, once in a process.
+
+    What lies in the current folder is not installed, even where modules in it can be named: it may be somebody else's.
+    """
+    installed = [folder for folder in sys.path if folder not in ("", os.curdir)]
+    for distribution in distributions(path=installed):
+        for entry_point in distribution.entry_points.select(group=GROUP):
+            entry_point.load()

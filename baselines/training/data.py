@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from baselines.recipes import Recipe
 from ident3d import AugmentedPairs, Box, PairIndex, PositivePairs, RenderedPairs
 from ident3d.conditionals import parse
+from ident3d.errors import NotLoadedError
 from ident3d.pairs import PairBatch, StoredPairs
 from ident3d.pairs.stream import PairData
 from ident3d.randomness import torch_generator
@@ -27,6 +29,8 @@ __all__ = [
     "pair_conditional",
     "split_validation",
 ]
+
+_LOG = logging.getLogger("ident3d.baselines")
 
 
 class DatasetPart:
@@ -100,12 +104,19 @@ def pair_conditional(recipe: Recipe, data: ThreeDIdent) -> Conditional | None:
 
     Returns:
         The conditional; None where there are no pairs, they are augmented, or nothing says what they were drawn from.
+        None, too, for rendered pairs whose manifest names a class that is not loaded: a manifest imports no module.
 
     Raises:
-        ValueError: if the recipe's conditional cannot be read.
+        ValueError: if the conditional cannot be read.
     """
-    text = data.provenance.pairs if recipe.pairs == "rendered" else recipe.conditional
-    return None if text is None else parse(text, data.factors)
+    if recipe.pairs != "rendered":
+        return None if recipe.conditional is None else parse(recipe.conditional, data.factors)
+    text = data.provenance.pairs
+    try:
+        return None if text is None else parse(text, data.factors, may_import=False)
+    except NotLoadedError as error:
+        _LOG.warning("nothing is made of the conditional of the rendered pairs: %s", error)
+        return None
 
 
 def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int, *, batch_size: int) -> StoredPairs:

@@ -202,8 +202,8 @@ def _pairs_of(recipe: Recipe, data: ThreeDIdent) -> Conditional:
     conditional = pair_conditional(recipe, data)
     if conditional is None:
         raise DatasetError(
-            f"{recipe.name} was trained on pairs rendered as pairs, and {data.root} has none: give --conditional to "
-            "match some"
+            f"{recipe.name} was trained on pairs rendered as pairs, and {data.root} has none whose conditional is "
+            "known here: give --conditional to match some"
         )
     return conditional
 

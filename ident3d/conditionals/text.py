@@ -27,9 +27,10 @@ import inspect
 import io
 import tokenize
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ident3d.conditionals.conditional import CONDITIONALS, Conditional, per_factor
+from ident3d.errors import NotLoadedError
 from ident3d.factors import FACTORS, Factors
 
 __all__ = ["parse"]
@@ -39,13 +40,20 @@ _LONGEST = 20_000  # characters; a list of 1,000 scales, one per factor, fits
 Builder = Callable[..., Conditional]
 
 
-def parse(text: str, factors: Factors = FACTORS) -> Conditional:
+class _Reading(NamedTuple):
+    factors: Factors
+    may_import: bool
+
+
+def parse(text: str, factors: Factors = FACTORS, *, may_import: bool = True) -> Conditional:
     """Return the conditional that a text describes; the inverse of ``str``.
 
     Args:
         text: such as ``"normal(sigma=0.1)"`` or ``"my_lab.tails:StudentT(df=3, scale=0.2)"``; the grammar stands at
             the top of this module.
         factors: the factors that names of factors and groups refer to.
+        may_import: whether the module of a ``package.module:Class`` may be imported. Give False for a text from a file
+            that somebody else may have written, such as a manifest: it is to run no code.
 
     Returns:
         The conditional.
@@ -53,13 +61,17 @@ def parse(text: str, factors: Factors = FACTORS) -> Conditional:
     Raises:
         TypeError: if text is not a string.
         ValueError: if it cannot be read, names something unknown, or has numbers that the conditional refuses.
+        NotLoadedError: if it names something that is neither registered nor in a module that is imported already, and
+            ``may_import`` is False.
     """
     if not isinstance(text, str):
         raise TypeError(f"a conditional is described by a text, not by {type(text).__name__}")
     if len(text) > _LONGEST:
         raise ValueError(f"a conditional's text has at most {_LONGEST} characters, not {len(text)}")
     try:
-        return _conditional(_tree(text.strip()), factors)
+        return _conditional(_tree(text.strip()), _Reading(factors, may_import))
+    except NotLoadedError:
+        raise
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
         raise ValueError(f"cannot read the conditional {shown!r}: {error}") from error
@@ -98,19 +110,19 @@ def _with_operators(text: str) -> str:
     return "".join(lines)
 
 
-def _conditional(node: ast.expr, factors: Factors) -> Conditional:
+def _conditional(node: ast.expr, reading: _Reading) -> Conditional:
     of_module = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
     call = node.right if isinstance(node, ast.BinOp) and of_module else node
     target = call.func if isinstance(call, ast.Call) else call
     if isinstance(node, ast.BinOp) and of_module:
         name = f"{_dotted(node.left)}:{_dotted(target)}"
-        builder = _of_module(name)
+        builder = _of_module(name, reading)
     elif isinstance(target, ast.Name):
         name = _entry(target.id)
-        builder = CONDITIONALS.find(name)
+        builder = CONDITIONALS.find(name, may_import=reading.may_import)
     else:
         raise ValueError(f"expected a conditional, found {_source(node)}; {_choices()}")
-    made = builder(**_arguments(name, builder, call, factors))
+    made = builder(**_arguments(name, builder, call, reading))
     if not isinstance(made, Conditional):
         raise TypeError(f"{name} makes {made!r}, which is not a conditional")
     return made
@@ -126,15 +138,15 @@ def _squeezed(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _of_module(name: str) -> Builder:
-    found = CONDITIONALS.find(name)
+def _of_module(name: str, reading: _Reading) -> Builder:
+    found = CONDITIONALS.find(name, may_import=reading.may_import)
     # A text may come from a dataset that somebody else made: it is not to call whatever it names.
     if not (isinstance(found, type) and issubclass(found, Conditional)):
         raise ValueError(f"{name} is not a class derived from ident3d.Conditional")  # noqa: TRY004 - the text is wrong
     return found
 
 
-def _arguments(name: str, builder: Builder, node: ast.expr, factors: Factors) -> dict[str, Any]:
+def _arguments(name: str, builder: Builder, node: ast.expr, reading: _Reading) -> dict[str, Any]:
     """Return what a builder is to be called with."""
     fields = _fields(builder)
     signature = f"{name}({', '.join(fields)})"
@@ -150,11 +162,11 @@ def _arguments(name: str, builder: Builder, node: ast.expr, factors: Factors) ->
     for field, value in given:
         if field not in fields or field in arguments:
             raise ValueError(f"{signature} does not take {field}{' twice' if field in arguments else ''}")
-        arguments[field] = _value(value, field, factors)
+        arguments[field] = _value(value, field, reading)
     missing = [field for field, has_default in fields.items() if not has_default and field not in arguments]
     if missing:
         raise ValueError(f"{signature} needs {', '.join(missing)}")
-    return arguments | ({_FACTORS: factors} if _FACTORS in inspect.signature(builder).parameters else {})
+    return arguments | ({_FACTORS: reading.factors} if _FACTORS in inspect.signature(builder).parameters else {})
 
 
 _FACTORS = "factors"
@@ -167,7 +179,7 @@ def _fields(builder: Builder) -> dict[str, bool]:
     return {p.name: p.default is not p.empty for p in parameters if p.kind in named and p.name != _FACTORS}
 
 
-def _value(node: ast.expr, field: str, factors: Factors) -> Any:
+def _value(node: ast.expr, field: str, reading: _Reading) -> Any:
     if isinstance(node, ast.List | ast.Tuple):
         return tuple(_number(item) for item in node.elts)
     if not isinstance(node, ast.Dict):
@@ -176,9 +188,9 @@ def _value(node: ast.expr, field: str, factors: Factors) -> Any:
         names = [_name(key) for key in node.keys]
         if len(set(names)) != len(names):
             raise ValueError(f"every name may stand once, not {', '.join(names)}")
-        return per_factor(dict(zip(names, map(_number, node.values), strict=True)), field, factors)
+        return per_factor(dict(zip(names, map(_number, node.values), strict=True)), field, reading.factors)
     keys = [_key(key) for key in node.keys]
-    return list(zip(keys, (_conditional(value, factors) for value in node.values), strict=True))
+    return list(zip(keys, (_conditional(value, reading) for value in node.values), strict=True))
 
 
 def _key(node: ast.expr | None) -> str | tuple[int, ...]:

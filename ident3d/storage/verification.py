@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ident3d.codec import read_file, unsealed
-from ident3d.errors import DatasetError
+from ident3d.errors import DatasetError, NotLoadedError
 from ident3d.files import sha256_of
 from ident3d.latents import check_latents, sample_latents
 from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
@@ -24,7 +25,18 @@ from ident3d.storage.native import ShardReader
 from ident3d.storage.published import CHECKSUMS, read_checksums
 from ident3d.storage.split import StoredSplit
 
-__all__ = ["VerificationReport", "images_faults", "latents_faults", "names_faults", "shard_faults", "verify"]
+if TYPE_CHECKING:  # it loads torch, which most datasets are verified without
+    from ident3d.conditionals import Conditional
+
+__all__ = [
+    "VerificationReport",
+    "images_faults",
+    "latents_faults",
+    "names_faults",
+    "positives_conditional",
+    "shard_faults",
+    "verify",
+]
 
 _ROWS_AT_ONCE = 512
 _NAMES_SHOWN = 3
@@ -50,7 +62,43 @@ def names_faults(root: Path, manifest: Manifest) -> Iterator[str]:
             yield f"{root / DATA_FOLDER}: {_shown(list(found))}: {what}"
 
 
-def shard_faults(reader: ShardReader, manifest: Manifest, record: ShardRecord, rows: range) -> Iterator[str]:
+def positives_conditional(manifest: Manifest, given: str | None = None) -> "Conditional | None":
+    """Return what the exact positives of a dataset were drawn from; None where it has none, or their seed is unknown.
+
+    A manifest may come from anybody, so its own text imports no module: it names what is registered, or a class of a
+    module that is imported already.
+
+    Args:
+        manifest: the dataset's manifest.
+        given: the conditional's text once more, from the user, which may import the module that it names.
+
+    Raises:
+        NotLoadedError: if the manifest names something that is neither registered nor imported.
+        ValueError: if the manifest's text cannot be read, or is of no conditional on the box, or ``given`` is
+            another one or cannot be read.
+    """
+    if manifest.pairs is None or manifest.seed is None:
+        if given is not None:
+            raise ValueError(
+                f"{given!r} is given as the conditional of exact positives, and there are none that follow from a seed"
+            )
+        return None
+    from ident3d.conditionals import parse
+    from ident3d.spaces import Box
+
+    wanted = None if given is None else parse(given, manifest.factors)
+    conditional = parse(manifest.pairs, manifest.factors, may_import=False)
+    conditional.check(Box(len(manifest.factors)))
+    if wanted not in (None, conditional):
+        raise ValueError(
+            f"the exact positives were drawn from {manifest.pairs}, as the manifest says, not from {given}"
+        )
+    return conditional
+
+
+def shard_faults(
+    reader: ShardReader, manifest: Manifest, record: ShardRecord, rows: range, conditional: "Conditional | None"
+) -> Iterator[str]:
     """Yield what is wrong with the ids and the latents of a shard.
 
     Args:
@@ -58,6 +106,7 @@ def shard_faults(reader: ShardReader, manifest: Manifest, record: ShardRecord, r
         manifest: the manifest that lists it.
         record: its record in the manifest.
         rows: the ids that are planned for it.
+        conditional: what exact positives were drawn from; they are not held against it where None.
 
     Raises:
         DatasetError: if a column cannot be read.
@@ -76,8 +125,12 @@ def shard_faults(reader: ShardReader, manifest: Manifest, record: ShardRecord, r
     if reader.has_pairs:
         where, positives = f"{path}, exact positives", reader.latents("latents_pos")
         faults += _range_faults(where, positives, manifest)
-        if not faults:  # the positives follow from the latents
-            faults += _positives_faults(where, latents, positives, manifest, record)
+        if conditional is not None and manifest.seed is not None and not faults:  # they follow from the latents
+            expected = _drawn(conditional, latents, manifest.seed, record)
+            different = np.flatnonzero((np.abs(positives - expected) > _SAMPLER_TOLERANCE).any(axis=1))
+            if len(different):
+                first = record.start + different[0]
+                faults.append(f"{where}: {len(different)} rows, {first} first, are not those of seed {manifest.seed}")
     yield from faults
 
 
@@ -173,29 +226,13 @@ def _range_faults(where: str, latents: npt.NDArray[np.float32], manifest: Manife
         yield f"{where}: {error}"
 
 
-def _positives_faults(
-    where: str,
-    latents: npt.NDArray[np.float32],
-    positives: npt.NDArray[np.float32],
-    manifest: Manifest,
-    record: ShardRecord,
-) -> Iterator[str]:
-    if manifest.pairs is None or manifest.seed is None:
-        return
-    # These load torch, which most datasets are verified without.
-    from ident3d.conditionals import parse
+def _drawn(
+    conditional: "Conditional", latents: npt.NDArray[np.float32], seed: int, record: ShardRecord
+) -> npt.NDArray[np.float32]:
+    """Return the positives of a shard's rows as they follow from its latents."""
     from ident3d.pairs.rendered import exact_positives
 
-    try:
-        conditional = parse(manifest.pairs, manifest.factors)
-    except ValueError as error:
-        yield f"{where}: the conditional {manifest.pairs!r} of the manifest is not understood: {error}"
-        return
-    expected = exact_positives(latents, conditional, manifest.seed, split=record.split, start=record.start)
-    different = np.flatnonzero((np.abs(positives - expected) > _SAMPLER_TOLERANCE).any(axis=1))
-    if len(different):
-        first = record.start + different[0]
-        yield f"{where}: {len(different)} rows, {first} first, are not those of seed {manifest.seed}"
+    return exact_positives(latents, conditional, seed, split=record.split, start=record.start)
 
 
 @dataclass(frozen=True)
@@ -216,7 +253,9 @@ class VerificationReport:
         return not self.faults and not self.unchecked
 
 
-def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> VerificationReport:
+def verify(
+    root: str | Path, tick: Callable[[int], object] = lambda _: None, *, pairs: str | None = None
+) -> VerificationReport:
     """Check a dataset of any layout.
 
     Of every dataset: each image decodes and has the right size, latents are finite, in [-1, 1] and those that follow
@@ -229,11 +268,14 @@ def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> 
     Args:
         root: the dataset's folder, or "sample".
         tick: called with the number of rows whose images were checked since the last call.
+        pairs: text of the conditional that exact positives were drawn from. It is needed only for one of your own in a
+            module that is not imported: nothing that the folder holds is run, so that its manifest imports no module.
 
     Returns:
         What is wrong, and what could not be checked.
 
     Raises:
+        ValueError: if ``pairs`` cannot be read, or is not the conditional of the manifest.
         FileNotFoundError: if there is no such folder.
         DatasetError: if it holds no dataset at all.
     """
@@ -245,7 +287,7 @@ def verify(root: str | Path, tick: Callable[[int], object] = lambda _: None) -> 
     verification = _Verification(folder, tick)
     manifest = verification.read_manifest() if has_manifest else None
     if manifest is not None and (splits["native"] or not any(splits.values())):
-        verification.shards(manifest)
+        verification.shards(manifest, pairs)
         splits["native"] = []
     elif manifest is not None:
         verification.missing_splits(manifest, {split for names in splits.values() for split in names})
@@ -283,9 +325,25 @@ class _Verification:
             self.faults.append(f"{path} was changed after it was written: restore it, or fetch it again")
         return manifest
 
-    def shards(self, manifest: Manifest) -> None:
+    def conditional(self, manifest: Manifest, given: str | None) -> "Conditional | None":
+        """Return what exact positives were drawn from; None where there are none, or it is not to be had."""
+        try:
+            return positives_conditional(manifest, given)
+        except NotLoadedError as error:
+            self.unchecked.append(
+                f"{self.root}: whether the exact positives are those of the seed: {error}, or give the conditional as "
+                "it was given for rendering, with --pairs"
+            )
+        except ValueError as error:
+            if given is not None:
+                raise
+            self.faults.append(f"{self.root / MANIFEST_NAME}: its conditional is not understood: {error}")
+        return None
+
+    def shards(self, manifest: Manifest, pairs: str | None) -> None:
         """Check the shards of a manifest one by one, so that one that is damaged hides nothing about the others."""
         self.faults += names_faults(self.root, manifest)
+        conditional = self.conditional(manifest, pairs)
         planned = {name: rows for split in manifest.splits for name, rows in manifest.planned(split)}
         settings: dict[str, str] = {}
         for record in manifest.shards:
@@ -296,7 +354,7 @@ class _Verification:
                 self.faults.append(f"{path} is not a regular file; render or fetch it again")
                 continue
             try:
-                settings[record.name] = self.shard(manifest, record, planned[record.name])
+                settings[record.name] = self.shard(manifest, record, planned[record.name], conditional)
             except (DatasetError, OSError) as error:
                 self.faults.append(str(error))
         self.settings(manifest, settings)
@@ -304,13 +362,13 @@ class _Verification:
             found = np.concatenate(self.latents.get(split, [np.empty((0, len(manifest.factors)), np.float32)]))
             self.faults += _given_faults(self.root, found, manifest, split)
 
-    def shard(self, manifest: Manifest, record: ShardRecord, rows: range) -> str:
+    def shard(self, manifest: Manifest, record: ShardRecord, rows: range, conditional: "Conditional | None") -> str:
         """Check a shard, and return the fingerprint of the settings that it was made with."""
         path = self.root / DATA_FOLDER / record.name
         if sha256_of(path) != record.sha256:
             self.faults.append(f"{path}: its checksum is not that of the manifest; render or fetch it again")
         reader = ShardReader(path)
-        self.faults += list(shard_faults(reader, manifest, record, rows))
+        self.faults += list(shard_faults(reader, manifest, record, rows, conditional))
         self.latents.setdefault(record.split, []).append(reader.latents())
         ids, sizes = reader.index(), (manifest.resolution,)
         self.faults += images_faults(str(path), ids, reader.image, sizes, self.tick)

@@ -96,7 +96,7 @@ class Dataset:
         )
 
     def _merge(self) -> int:
-        report = merge_parts(self.root)
+        report = merge_parts(self.root, pairs=self.pairs)
         shards, planned, faults = len(report.manifest.shards), report.planned_shards, report.faults
         if self.json:
             write_json({"shards": shards, "planned_shards": planned, "faults": list(faults)})

@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ident3d.errors import DatasetError
+from ident3d.errors import DatasetError, NotLoadedError
 from ident3d.files import sha256_of
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import ShardReader
-from ident3d.storage.verification import names_faults, shard_faults
+from ident3d.storage.verification import names_faults, positives_conditional, shard_faults
 from render.dataset.plan import ImageSpec, Shard
 from render.dataset.writer import DatasetWriter, begun_dataset
+
+if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is merged without
+    from ident3d.conditionals import Conditional
 
 __all__ = ["MergeReport", "merge_parts"]
 
@@ -29,7 +33,7 @@ class MergeReport:
     faults: tuple[str, ...]
 
 
-def merge_parts(root: Path | str) -> MergeReport:
+def merge_parts(root: Path | str, *, pairs: str | None = None) -> MergeReport:
     """List every planned shard that lies in a folder, and say what is missing, duplicated, damaged or foreign.
 
     The parts may have been rendered into the folder, or into folders of their own and copied together. A shard that was
@@ -37,6 +41,8 @@ def merge_parts(root: Path | str) -> MergeReport:
 
     Args:
         root: the folder.
+        pairs: text of the conditional that exact positives were drawn from. It is needed only where a shard without a
+            record has positives from a conditional of your own, in a module that is not imported.
 
     Raises:
         FileNotFoundError: if the folder holds no dataset.
@@ -49,13 +55,13 @@ def merge_parts(root: Path | str) -> MergeReport:
         raise FileNotFoundError(f"{root} holds no dataset: render its parts into it, or copy them there, first")
     ImageSpec.of(manifest)  # raises where the shards of the missing parts could not be rendered
     writer = DatasetWriter(root, manifest)
-    faults = [fault for shard in writer.shards for fault in _settle(writer, shard)]
+    faults = [fault for shard in writer.shards for fault in _settle(writer, shard, pairs)]
     if not faults:
         manifest = writer.write_manifest()
     return MergeReport(manifest, len(writer.shards), (*names_faults(root, manifest), *faults))
 
 
-def _settle(writer: DatasetWriter, shard: Shard) -> list[str]:
+def _settle(writer: DatasetWriter, shard: Shard, pairs: str | None) -> list[str]:
     """Record a shard that has no record yet; return what is wrong with it."""
     path = writer.path(shard)
     try:
@@ -70,9 +76,22 @@ def _settle(writer: DatasetWriter, shard: Shard) -> list[str]:
         if reader.settings != writer.settings:
             return [f"{path} was rendered with other settings than {writer.root}, for example another quality or world"]
         record = ShardRecord(shard.name, shard.split, shard.rows.start, len(shard.rows), "")
-        faults = list(shard_faults(reader, writer.manifest, record, shard.rows))
+        faults = list(shard_faults(reader, writer.manifest, record, shard.rows, _conditional(writer.manifest, pairs)))
     except DatasetError as error:
-        return [str(error)]
+        return [f"{path}: {error}" if str(path) not in str(error) else str(error)]
     if not faults:
         writer.write_record(shard, {})
     return faults
+
+
+def _conditional(manifest: Manifest, pairs: str | None) -> "Conditional | None":
+    """Return what the exact positives of a shard without a record are held against."""
+    try:
+        return positives_conditional(manifest, pairs)
+    except NotLoadedError as error:
+        raise DatasetError(
+            f"the exact positives of a shard that has no record cannot be checked: {error}, or give the conditional "
+            "with --pairs, or copy the records (.render/) too"
+        ) from error
+    except ValueError as error:
+        raise DatasetError(str(error)) from error

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -257,6 +258,8 @@ def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
     differences = begun.differences(plan.manifest)
     if differences:
         lines = "".join(f"\n  {line}" for line in differences)
+        if begun.pairs is not None and plan.conditional is None:
+            lines += f"\nGive the conditional of its exact positives again: --pairs {shlex.quote(begun.pairs)}"
         raise ValueError(
             f"{root} holds a dataset with other settings, which stays as it is: render into another folder, or with "
             f"its settings. Its settings against those that were asked for:{lines}"

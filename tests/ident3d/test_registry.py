@@ -1,10 +1,11 @@
+import math
 import sys
-from importlib.metadata import EntryPoint
 from types import ModuleType
 
 import pytest
 
 from ident3d import registry
+from ident3d.errors import NotLoadedError
 from ident3d.registry import Registry
 
 
@@ -77,10 +78,33 @@ def test_installed_extensions_are_loaded_when_a_name_is_unknown(colours, monkeyp
     shared = ModuleType("shared")
     shared.colours = colours
     monkeypatch.setitem(sys.modules, "shared", shared)
-    found = [EntryPoint("lab", "lab_colours", registry.GROUP)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found if group == registry.GROUP else [])
+    declared = tmp_path / "lab-1.0.dist-info"
+    declared.mkdir()
+    (declared / "METADATA").write_text("Name: lab\nVersion: 1.0\n")
+    (declared / "entry_points.txt").write_text(f"[{registry.GROUP}]\nlab = lab_colours\n")
     registry.load_extensions.cache_clear()
     try:
         assert colours.find("blue") == 3
+        # The same in the current folder, which may be anybody's, is not installed.
+        sys.modules.pop("lab_colours")
+        colours._entries.pop("blue")
+        sys.path.remove(str(tmp_path))
+        sys.path.append("")
+        monkeypatch.chdir(tmp_path)
+        registry.load_extensions.cache_clear()
+        with pytest.raises(ValueError, match="unknown colour 'blue'"):
+            colours.find("blue")
+        assert "lab_colours" not in sys.modules
     finally:
         registry.load_extensions.cache_clear()
+
+
+def test_a_name_from_a_file_imports_nothing(colours, monkeypatch, tmp_path):
+    (tmp_path / "hostile_colours.py").write_text("raise SystemExit('this ran')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(NotLoadedError, match="import hostile_colours first, or register the colour by an entry point"):
+        colours.find("hostile_colours:blue", may_import=False)
+    with pytest.raises(NotLoadedError, match="unknown colour 'blue'"):
+        colours.find("blue", may_import=False)
+    assert colours.find("math:pi", may_import=False) == math.pi
+    assert colours.find("red", may_import=False) == 1

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from baselines.recipes import RECIPES
-from baselines.training.data import build_stream, split_validation
+from baselines.training.data import build_stream, pair_conditional, split_validation
 from ident3d import AugmentedPairs, PositivePairs, ThreeDIdent
+from ident3d.conditionals import parse
 from ident3d.errors import DatasetError
 
 
@@ -53,3 +54,15 @@ def test_what_does_not_fit_is_refused(data):
         build_stream(replace(recipe, conditional="vmf(kappa=10)"), part, data, 0, batch_size=8)
     with pytest.raises(DatasetError, match="no exact positives"):
         build_stream(RECIPES["aninfonce-box-exact"], part, data, 0, batch_size=8)
+
+
+def test_a_manifest_imports_no_conditional(pairs_root, tmp_path, monkeypatch, caplog):
+    (tmp_path / "hostile_tails.py").write_text("raise SystemExit('this ran')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    data = ThreeDIdent(pairs_root)
+    recipe = RECIPES["aninfonce-box-exact"]
+    assert pair_conditional(recipe, data) == parse(data.provenance.pairs)
+    foreign = replace(data.provenance, pairs="hostile_tails:Tails(0.1)")
+    monkeypatch.setattr(ThreeDIdent, "provenance", foreign)
+    assert pair_conditional(recipe, data) is None
+    assert "import hostile_tails first" in caplog.text

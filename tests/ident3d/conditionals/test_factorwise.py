@@ -20,6 +20,7 @@ from ident3d.conditionals import (
     mutual_information_per_factor,
     parse,
 )
+from ident3d.errors import NotLoadedError
 from ident3d.marginals import Marginal
 from ident3d.pairs import realised_conditional
 from ident3d.storage.manifest import Manifest
@@ -180,6 +181,18 @@ def test_a_registered_name_is_as_good(monkeypatch):
         assert parse(text) == StudentT(3, 0.2)
     assert parse("narrow") == parse("narrow()") == StudentT(5, 0.05)
     assert parse("narrow({position: 0.1, rest: 0.2})").dim == 10
+
+
+def test_a_text_from_a_file_imports_no_module(monkeypatch, tmp_path):
+    (tmp_path / "hostile_tails.py").write_text("raise SystemExit('this ran')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for text in ("hostile_tails:StudentT(3)", "product({position: hostile_tails:StudentT(3), rest: uniform})"):
+        with pytest.raises(NotLoadedError, match="import hostile_tails first"):
+            parse(text, may_import=False)
+    with pytest.raises(NotLoadedError, match="unknown conditional 'heavy_tails'"):
+        parse("heavy_tails(3)", may_import=False)
+    assert parse(f"{NAME}:StudentT(3)", may_import=False) == StudentT(3)  # it is imported already
+    assert parse("normal(0.1)", may_import=False) == parse("normal(0.1)")
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,21 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 
+from ident3d.__main__ import main
 from ident3d.commands.verify import Verify
 from ident3d.conditionals import parse
 from ident3d.errors import DatasetError
 from ident3d.files import sha256_of
 from ident3d.latents import sample_latents
 from ident3d.pairs.rendered import exact_positives
+from ident3d.registry import load_extensions
 from ident3d.storage.conversion import convert
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
@@ -134,7 +138,7 @@ def test_a_dataset_that_is_not_complete_says_what_is_missing(tmp_path):
     assert f"{manifest.shards[1].name}: there and not in the manifest" in faults[1]
 
 
-def test_a_shard_that_is_listed_twice_is_doubled(tmp_path):
+def test_a_shard_that_is_listed_twice_is_duplicated(tmp_path):
     root = _write(tmp_path, MANIFEST)
     manifest = Manifest.read(root)
     manifest.with_shards((*manifest.shards, manifest.shards[0])).write(root)
@@ -202,6 +206,60 @@ def test_what_nothing_tells_is_said_to_be_unchecked(tmp_path):
     told = "\n".join(report.unchecked)
     assert "train: whether the images are those that were published" in told
     assert "whether latents and settings of train, test are those that were rendered" in told
+
+
+class TestAConditionalOfOnesOwn:
+    TEXT = "my_tails:Tails(sigma=0.1)"
+
+    @pytest.fixture
+    def root(self, tmp_path, monkeypatch):
+        """A dataset with exact positives of a class that is no longer imported, and its module beside the manifest."""
+        monkeypatch.chdir(_write(tmp_path / "mine", replace(MANIFEST, pairs=PAIRS)))
+        replace(Manifest.read(tmp_path / "mine"), pairs=self.TEXT).write(tmp_path / "mine")
+        (tmp_path / "mine" / "my_tails.py").write_text("import ident3d\n\nclass Tails(ident3d.Normal):\n    pass\n")
+        yield tmp_path / "mine"
+        sys.modules.pop("my_tails", None)
+
+    def test_a_manifest_imports_no_module_beside_it(self, root, capsys):
+        (root / "my_tails.py").write_text("raise SystemExit('this ran')\n")
+        declared = root / "hostile-1.0.dist-info"
+        declared.mkdir()
+        (declared / "METADATA").write_text("Name: hostile\nVersion: 1.0\n")
+        (declared / "entry_points.txt").write_text("[ident3d]\nhostile = my_tails\n")
+        load_extensions.cache_clear()
+        assert main(["verify", "."]) == 0
+        told = capsys.readouterr().out
+        assert "unchecked: " in told
+        assert "whether the exact positives are those of the seed" in told
+        assert "import my_tails first" in told
+        assert "no faults in what could be checked" in told
+        assert main(["info", "."]) == 0
+        replace(Manifest.read(root), pairs="tails(0.1)").write(root)
+        assert main(["verify", "."]) == 0
+        assert "unknown conditional 'tails'" in capsys.readouterr().out
+        assert "my_tails" not in sys.modules
+
+    def test_the_user_may_name_it(self, root, capsys):
+        assert main(["verify", ".", "--pairs", self.TEXT]) == 0
+        assert "sound (train, test)" in capsys.readouterr().out
+
+    def test_one_that_is_imported_is_checked(self, root, monkeypatch):
+        monkeypatch.syspath_prepend(root)
+        import_module("my_tails")
+        assert verify(root).is_sound
+        replace(Manifest.read(root), pairs="my_tails:Tails(0.2)").write(root)
+        assert "are not those of seed 2" in "\n".join(verify(root).faults)
+
+    def test_another_one_than_the_manifests_is_refused(self, root, caplog):
+        assert main(["verify", ".", "--pairs", "my_tails:Tails(0.3)"]) == 2
+        assert f"were drawn from {self.TEXT}, as the manifest says, not from my_tails:Tails(0.3)" in caplog.text
+        with pytest.raises(ValueError, match="there are none"):
+            verify(_write(root / "plain", MANIFEST), pairs=PAIRS)
+
+    @pytest.mark.parametrize("text", ["normal(sigma=-1)", "vmf(kappa=1)"])
+    def test_a_text_that_makes_no_sense_is_a_fault(self, root, text):
+        replace(Manifest.read(root), pairs=text).write(root)
+        assert "its conditional is not understood" in "\n".join(verify(root).faults)
 
 
 class TestTheManifest:

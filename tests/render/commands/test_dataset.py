@@ -154,7 +154,7 @@ def test_a_run_with_other_settings_is_refused(rendered, rendered_files, caplog):
     assert files_of(rendered) == rendered_files
 
 
-def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered):
+def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered, caplog):
     conditional = "normal(sigma={position: 0.1, rest: 0.3})"
     options = ("--train", "3", "--test", "2", "--resolution", "16", "--quality", "draft", "--workers", "1")
     assert main([str(tmp_path), *options, "--pairs", conditional]) == 0
@@ -167,6 +167,8 @@ def test_exact_positives_are_rendered_beside_their_anchors(tmp_path, rendered):
     for row in range(3):  # an anchor is the same image with and without a positive
         np.testing.assert_array_equal(stored.pixels(row), NativeSplit(rendered, "train").pixels(row))
     assert parse(Manifest.read(tmp_path).pairs) == parse(conditional)
+    assert main([str(tmp_path), *options]) == 2  # resumed without it: the manifest's text alone decides nothing
+    assert "of its exact positives again: --pairs 'normal(sigma=[0.1, 0.1, 0.1, 0.3" in caplog.text
 
 
 def test_given_latents_are_rendered(tmp_path, rendered):

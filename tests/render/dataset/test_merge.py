@@ -1,11 +1,13 @@
 """Parts that several machines rendered, as one dataset."""
 
 import shutil
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from ident3d.conditionals import parse
 from ident3d.errors import DatasetError
 from ident3d.storage.manifest import Manifest
 from render.dataset.merge import merge_parts
@@ -94,6 +96,24 @@ def test_merging_given_latents_takes_them_as_they_are(tmp_path):
     manifest = report.manifest
     assert report.faults == ()
     assert manifest.is_complete
+
+
+def test_positives_of_ones_own_conditional_are_checked_where_it_may_be_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "merged_tails.py").write_text("import ident3d\n\nclass Tails(ident3d.Normal):\n    pass\n")
+    text = "merged_tails:Tails(sigma=0.1)"
+    plan = small_plan(conditional=parse(text))
+    whole = render_plan_into(tmp_path / "whole", plan)
+    root = _copy([whole], tmp_path / "copy", leave=(".render",))
+    replace(Manifest.read(root), shards=()).write(root)
+    monkeypatch.delitem(sys.modules, "merged_tails")  # as in another process
+    faults = "\n".join(merge_parts(root).faults)
+    assert "import merged_tails first" in faults
+    assert "or give the conditional with --pairs" in faults
+    assert "merged_tails" not in sys.modules
+    assert merge_parts(whole).faults == ()  # its records say what it holds
+    assert merge_parts(root, pairs=text).faults == ()
+    assert Manifest.read(root).is_complete
 
 
 def test_merging_nothing_is_refused(tmp_path):
