@@ -10,23 +10,33 @@ import os
 import secrets
 import shutil
 import stat
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+if sys.platform != "win32":
+    import fcntl
+
 __all__ = [
+    "LEFT_BEHIND_S",
     "atomic_file",
     "check_disk_space",
+    "is_abandoned",
     "nearest_folder",
     "open_regular",
     "read_bytes",
     "remove_unfinished",
     "sha256_of",
+    "try_lock",
     "write_bytes",
     "write_text",
 ]
 
 _CHUNK = 1 << 20
+LEFT_BEHIND_S = 24 * 3600.0
+"""Age from which what carries no lock counts as left behind, where there are no locks."""
 
 
 @contextlib.contextmanager
@@ -34,25 +44,73 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that appears under ``path`` only when the block ends without an error.
 
     The bytes go to a neighbour with a name of its own, reach the disk, and are renamed over ``path``. An error
-    removes the neighbour and leaves what was at ``path`` as it was.
+    removes the neighbour and leaves what was at ``path`` as it was. Neighbours of writers that were killed are removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A random name: machines that share a folder may well have processes of the same number.
-    neighbour = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    remove_unfinished(path)
+    neighbour, file = _open_neighbour(path)
     try:
-        with neighbour.open("wb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        neighbour.replace(path)
+            if sys.platform != "win32":  # while it is locked: nobody takes it for one that was left behind
+                neighbour.replace(path)
+        if sys.platform == "win32":  # where an open file cannot be renamed
+            neighbour.replace(path)
     finally:
         neighbour.unlink(missing_ok=True)
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the neighbours that writers of ``path`` left when they were killed; nobody may be writing it."""
+    """Remove the neighbours that writers of ``path`` left when they were killed, and none of those that still write."""
     for neighbour in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        neighbour.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it may be gone, or somebody else's
+            if is_abandoned(neighbour):
+                neighbour.unlink()
+
+
+def try_lock(file: IO[bytes]) -> bool | None:
+    """Lock an open file for as long as it is open; the lock ends with the process, however that ends.
+
+    Returns:
+        Whether it is locked now: False where another process has locked it, None where this system or file system
+        has no locks.
+    """
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def is_abandoned(path: Path) -> bool:
+    """Return whether nobody writes a file that its writer keeps locked; one without locks is abandoned after a day.
+
+    Raises:
+        OSError: if it cannot be opened, for example since it is gone.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return False
+    with path.open("r+b") as file:
+        locked = try_lock(file)
+        return time.time() - path.stat().st_mtime > LEFT_BEHIND_S if locked is None else locked
+
+
+def _open_neighbour(path: Path) -> tuple[Path, IO[bytes]]:
+    """Open a new file beside ``path``, locked where there are locks."""
+    while True:
+        # A random name: machines that share a folder may well have processes of the same number.
+        neighbour = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+        file = neighbour.open("xb")
+        # Between opening and locking it another process may have taken it for one that was left behind.
+        if try_lock(file) is not False and neighbour.exists():
+            return neighbour, file
+        file.close()
 
 
 def write_bytes(path: Path, data: bytes) -> None:

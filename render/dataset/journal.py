@@ -5,6 +5,7 @@ that was cut off in the middle, and whatever follows it, is dropped when the jou
 is rendered again. The first frame says which settings the images were made with.
 """
 
+import errno
 import hashlib
 import os
 import struct
@@ -14,12 +15,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from ident3d.errors import DatasetError
+from ident3d.files import try_lock
 
 __all__ = ["Journal", "JournalBusyError", "JournalKey"]
-
-if sys.platform != "win32":
-    import fcntl
-
 
 _MAGIC = b"3Did"
 _HEADER = struct.Struct("<4sqBI")
@@ -179,23 +177,10 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
 def _open_locked(path: Path) -> IO[bytes]:
     while True:
         file = os.fdopen(os.open(path, _OPEN_FLAGS, 0o666), "r+b", buffering=0)
-        try:
-            _lock(file, path)
-        except BaseException:
+        if try_lock(file) is False:
             file.close()
-            raise
+            raise JournalBusyError(errno.EAGAIN, "another process is rendering this shard", str(path))
         # Whoever had the lock may have deleted the file meanwhile: then this is the lock of a file without a name.
         if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
             return file
         file.close()
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    if sys.platform == "win32":
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise JournalBusyError(error.errno, "another process is rendering this shard", str(path)) from error
-    except OSError:
-        return  # no locks on this file system

@@ -1,6 +1,7 @@
 """Files, written whole or not at all, and disks with space for them."""
 
 import hashlib
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -44,6 +45,32 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
         path.write_bytes(b"")
     remove_unfinished(tmp_path / "a.parquet")
     assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+def test_whoever_writes_removes_what_killed_writers_left_and_spares_living_ones(tmp_path):
+    path = tmp_path / "a.json"
+    dead = tmp_path / ".a.json.0123456789ab.tmp"
+    dead.write_bytes(b"half")
+    folder = tmp_path / ".a.json.folder.tmp"
+    folder.mkdir()
+    with atomic_file(path) as living:
+        living.write(b"one")
+        remove_unfinished(path)
+        write_bytes(path, b"two")
+        assert not dead.exists()
+    assert path.read_bytes() == b"one"
+    assert sorted(tmp_path.iterdir()) == [folder, path]
+
+
+def test_where_there_are_no_locks_a_day_passes_before_a_neighbour_counts_as_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("ident3d.files.try_lock", lambda _: None)
+    new, old = (tmp_path / f".a.json.{name}.tmp" for name in ("new", "old"))
+    for path in (new, old):
+        path.touch()
+    os.utime(old, (0, 0))
+    write_bytes(tmp_path / "a.json", b"")
+    assert new.exists()
+    assert not old.exists()
 
 
 def test_the_checksum_is_that_of_the_bytes(tmp_path):
