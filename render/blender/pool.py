@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import threading
@@ -22,6 +23,12 @@ __all__ = ["Pool", "PoolSpec", "Supervisor", "WorkerLimits"]
 _LOG = logging.getLogger("ident3d.render")
 _WORKERS_ON_A_GPU = 2  # one prepares its scene while the other's is rendered
 _WARM_AFTER = 10  # images after which a worker holds all that it needs
+_START_S = 300.0  # to load Blender, from a slow disk on a busy machine
+_COMPILING_S = 1800.0  # a GPU's driver may compile its kernels before the first image
+_SPARE_S = 120.0
+_FEWEST_PATHS = 20_000  # per second; one core traces about 600,000
+_DENOISING_PATHS = 8  # what denoising a pixel is worth, at most
+_STEP_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,20 +39,38 @@ class WorkerLimits:
         tries: workers that one image may end before it is given up.
         images: images after which a worker is replaced by a fresh one.
         growth_bytes: growth of a worker's memory, from its tenth image on, after which it is replaced.
-        silence_s: seconds without an answer, after which a worker counts as hung and is ended. The slowest images
-            take minutes, and a driver may compile its kernels before the first.
+        silence_s: seconds without an answer, after which a worker counts as hung and is ended. Where None, five
+            minutes for the start and, for an image, 30 times what one core needs at that resolution and quality, and
+            two minutes; the first on a GPU takes half an hour more, since the driver may compile its kernels.
     """
 
     tries: int = 3
     images: int = 20_000
     growth_bytes: int = 2**30
-    silence_s: float = 3600.0
+    silence_s: float | None = None
 
     def __post_init__(self) -> None:
         if min(self.tries, self.images, self.growth_bytes) < 1:
             raise ValueError(f"expected tries, images and growth_bytes of 1 or more, not {self}")
-        if not self.silence_s > 0:
+        if self.silence_s is not None and not self.silence_s > 0:
             raise ValueError(f"expected a silence of more than 0 seconds, not {self.silence_s}")
+
+    def start_s(self) -> float:
+        """Return after how many seconds a worker that is not ready counts as hung."""
+        return _START_S if self.silence_s is None else self.silence_s
+
+    def image_s(self, settings: Settings, *, first: bool) -> float:
+        """Return after how many seconds without an image a worker counts as hung.
+
+        Args:
+            settings: resolution, quality and device of the image.
+            first: whether it is the worker's first image.
+        """
+        if self.silence_s is not None:
+            return self.silence_s
+        paths = settings.resolution**2 * (settings.quality.samples + _DENOISING_PATHS)
+        compiling = _COMPILING_S if first and settings.device != Device.CPU else 0.0
+        return _SPARE_S + paths / _FEWEST_PATHS + compiling
 
 
 class Supervisor:
@@ -74,20 +99,24 @@ class Supervisor:
         return None if worker is None else worker.pid
 
     def start(self) -> WorkerInfo:
-        """Start a worker; return what it says of itself.
+        """Start a worker, with a new one for one that dies; return what it says of itself.
 
         Raises:
             BlenderMissingError: if it cannot load Blender.
             DeviceMissingError: if the device that was asked for is not there.
-            WorkerDiedError: if it ended before it was ready, or the supervisor was interrupted.
+            WorkerDiedError: if as many ended before they were ready as an image may end, or the supervisor was
+                interrupted.
         """
-        with self._lock:
-            if self._interrupted:
-                raise WorkerDiedError("the worker was interrupted")
-            worker = self._worker = WorkerProcess(self._program, self._settings)
-        self._rendered = 0
-        with self._watched(worker):
-            return worker.greet()
+        ended = 0
+        while True:
+            try:
+                return self._start_once()
+            except WorkerDiedError as error:
+                ended += 1
+                self._clear()
+                if self._interrupted or ended == self._limits.tries:
+                    raise
+                _LOG.warning("a worker is started again: %s", error)
 
     def render(self, scene: Scene, seed: int, name: str) -> bytes:
         """Render one image, with a new worker for one that dies.
@@ -131,13 +160,23 @@ class Supervisor:
             if self._worker is not None:
                 self._worker.interrupt()
 
+    def _start_once(self) -> WorkerInfo:
+        with self._lock:
+            if self._interrupted:
+                raise WorkerDiedError("the worker was interrupted")
+            worker = self._worker = WorkerProcess(self._program, self._settings)
+        self._rendered = 0
+        with self._watched(worker, self._limits.start_s()):
+            return worker.greet()
+
     def _render_once(self, scene: Scene, seed: int) -> bytes:
         if self._worker is None:
-            self.start()
+            self._start_once()
         worker = self._worker
         if worker is None:
             raise WorkerDiedError("the worker was interrupted")
-        with self._watched(worker):
+        patience_s = self._limits.image_s(self._settings, first=self._rendered == 0)
+        with self._watched(worker, patience_s):
             image = worker.render(scene, seed)
         self._rendered += 1
         if self._rendered <= _WARM_AFTER:
@@ -149,20 +188,22 @@ class Supervisor:
         return image.png
 
     @contextlib.contextmanager
-    def _watched(self, worker: WorkerProcess) -> Iterator[None]:
+    def _watched(self, worker: WorkerProcess, patience_s: float) -> Iterator[None]:
         """End the worker if it is silent for too long, which raises a WorkerDiedError in the thread that waits."""
+        answered = threading.Event()
 
-        def end() -> None:
-            _LOG.warning("a worker has not answered for %g seconds: it is ended", self._limits.silence_s)
-            worker.interrupt()
+        def watch() -> None:
+            # In short steps: the time for which this process itself is stopped does not count.
+            steps = max(1, math.ceil(patience_s / _STEP_S))
+            if not any(answered.wait(patience_s / steps) for _ in range(steps)):
+                _LOG.warning("a worker has not answered for %g seconds: it is ended", patience_s)
+                worker.interrupt()
 
-        watch = threading.Timer(self._limits.silence_s, end)
-        watch.daemon = True
-        watch.start()
+        threading.Thread(target=watch, daemon=True).start()
         try:
             yield
         finally:
-            watch.cancel()
+            answered.set()
 
     def _clear(self) -> None:
         with self._lock:

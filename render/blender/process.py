@@ -5,11 +5,13 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import IO, Any
 
 from ident3d.codec import from_json, to_json
 from ident3d.doctor.libraries import RELEASES
+from ident3d.files import LEFT_BEHIND_S, try_lock
 from ident3d.scene.scene import Scene
 from render.blender.protocol import (
     GREETING,
@@ -134,11 +137,23 @@ class WorkerProcess:
     """
 
     def __init__(self, program: Program, settings: Settings) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="ident3d-", dir=_memory_folder(), ignore_cleanup_errors=True)
+        self._folder = _Folder()
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)  # lines of its standard error that nobody has seen yet
         self._said: set[str] = set()
+        try:
+            self._process = self._start(program)
+        except BaseException:
+            self._folder.remove()
+            raise
+        self._will = _Will(self._process, self._folder.name)
+        self._stdin, self._stdout = _opened(self._process.stdin), _opened(self._process.stdout)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self._settings = settings
+
+    def _start(self, program: Program) -> subprocess.Popen[bytes]:
         # A session of its own, so that Ctrl-C in a terminal reaches the parent alone, which then ends its workers.
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             program.command,
             # Blender's own folder for temporary files goes where ours is, and away with it.
             env={**program.environment, "TMPDIR": self._folder.name},
@@ -147,10 +162,6 @@ class WorkerProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._stdin, self._stdout = _opened(self._process.stdin), _opened(self._process.stdout)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        self._settings = settings
 
     def greet(self) -> WorkerInfo:
         """Wait until the process is ready, and return what it says of itself.
@@ -206,7 +217,8 @@ class WorkerProcess:
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        self._folder.cleanup()
+        self._will.revoke()
+        self._folder.remove()
 
     def interrupt(self) -> None:
         """Make the process end; a thread that waits for its answer gets a WorkerDiedError. Safe from any thread."""
@@ -258,6 +270,82 @@ class WorkerProcess:
         with _opened(self._process.stderr) as stream:
             for line in stream:
                 self._words.append(line.decode(errors="replace").rstrip())
+
+
+_PREFIX = "ident3d-"
+_ALIVE = "alive"  # a file that is locked for as long as the process that made the folder lives
+
+
+class _Folder:
+    """A folder for a worker's files, in memory where the system has such folders; those left behind are removed.
+
+    Attributes:
+        name: its path.
+    """
+
+    def __init__(self) -> None:
+        parent = Path(_memory_folder() or tempfile.gettempdir())
+        _remove_abandoned(parent)
+        self.name = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        self._alive = Path(self.name, _ALIVE).open("wb")  # noqa: SIM115 - open, and locked, for as long as it is used
+        try_lock(self._alive)
+
+    def remove(self) -> None:
+        """Remove it and all that is in it; once is enough."""
+        self._alive.close()
+        shutil.rmtree(self.name, ignore_errors=True)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders of processes that were killed, and of none that live."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # it may be gone, or somebody else's
+            if not folder.is_symlink() and folder.is_dir() and _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        with (folder / _ALIVE).open("r+b") as file:
+            locked = try_lock(file)
+    except FileNotFoundError:  # it is being made, or its maker was killed in that moment
+        locked = None
+    return time.time() - folder.stat().st_mtime > LEFT_BEHIND_S if locked is None else locked
+
+
+class _Will:
+    """What is done to a worker when this process ends without having ended it, even by a kill, even if it is stopped.
+
+    A shell waits for the end of its input, which only this process holds open.
+
+    Args:
+        worker: the worker; the leader of its process group.
+        folder: its folder, which is removed.
+    """
+
+    _TEXT = 'read -r _ || { kill -s KILL -- "-$1"; rm -rf -- "$2"; }'
+
+    def __init__(self, worker: subprocess.Popen[bytes], folder: str) -> None:
+        self._executor = None
+        if os.name == "posix":
+            try:
+                self._executor = subprocess.Popen(
+                    ["/bin/sh", "-c", self._TEXT, "sh", str(worker.pid), folder],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # what ends this process by its group shall not end it
+                )
+            except BaseException:
+                worker.kill()
+                worker.wait()
+                raise
+
+    def revoke(self) -> None:
+        """Let nothing happen, now that the worker has ended; once is enough."""
+        if self._executor is not None:
+            with contextlib.suppress(OSError, ValueError):  # it was ended, or has been told already
+                self._executor.communicate(b"\n", _ENDING_S)
 
 
 def _memory_folder() -> str | None:

@@ -15,6 +15,7 @@ SEED_THAT_IS_REFUSED = 15
 SEED_THAT_TAKES_FOREVER = 16
 SEED_THAT_IS_COMPLAINED_ABOUT = 17
 SEED_THAT_HANGS_ONCE = 18
+SEED_THAT_STOPS = 19
 
 
 def main(folder: Path) -> None:
@@ -23,12 +24,17 @@ def main(folder: Path) -> None:
     sys.stdout.flush()
     out = sys.stdout.buffer
     first = json.loads(sys.stdin.readline())
+    if "FAKE_EARLY_DEATH" in os.environ and not (folder / "died").exists():
+        (folder / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     print("Error: no sound card", file=sys.stderr, flush=True)  # noqa: T201 - what Blender says at its start
     (folder / f"pid-{os.getpid()}").touch()
     about = {"blender": "0.0", "python": "3.11.0", "device": "cpu", "device_name": "fake"}
     answer(out, GREETING, {"about": about})
     for rendered, line in enumerate(sys.stdin, start=1):
         seed = json.loads(line)["seed"]
+        if seed == SEED_THAT_STOPS:
+            os.kill(os.getpid(), signal.SIGSTOP)
         if seed == SEED_THAT_TAKES_FOREVER or (seed == SEED_THAT_HANGS_ONCE and not (folder / "hung").exists()):
             (folder / "hung").touch()
             time.sleep(600)

@@ -11,7 +11,7 @@ import pytest
 
 from ident3d.scene.world import World
 from render.blender.pool import Pool, WorkerLimits
-from render.blender.protocol import BlenderMissingError, Job, RenderError, Settings, WorkerDiedError
+from render.blender.protocol import BlenderMissingError, Device, Job, RenderError, Settings, WorkerDiedError
 from render.blender.quality import QUALITIES
 from tests.render import fake_worker
 
@@ -207,6 +207,79 @@ def test_a_killed_parent_leaves_no_worker_behind(blender):
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
     assert _no_process_is_left(blender)
+
+
+def test_a_killed_parent_leaves_no_stopped_worker_and_no_folder_behind(blender, tmp_path):
+    program = (
+        "import os, signal\n"
+        "import render.blender.process\n"
+        "from tests.render.blender.test_pool import *\n"
+        "from tests.render.blender.test_pool import _pids\n"
+        f"render.blender.process._memory_folder = lambda: {str(tmp_path)!r}\n"
+        f"with Pool(SETTINGS, 1, blender={str(blender)!r}) as pool:\n"
+        "    next(pool.render(TEN))\n"
+        f"    pids = _pids(Path({str(blender)!r}))\n"
+        "    [os.kill(pid, signal.SIGSTOP) for pid in pids]\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert _pids(blender)
+    assert _no_process_is_left(blender)
+    deadline = time.monotonic() + 10
+    while list(tmp_path.glob("ident3d-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_folders_of_dead_processes_are_removed_and_those_of_live_ones_stay(blender, tmp_path, monkeypatch):
+    monkeypatch.setattr("render.blender.process._memory_folder", lambda: str(tmp_path))
+    names = ("ident3d-dead", "ident3d-being-made", "ident3d-old", "other-dead")
+    dead, made, old, other = (tmp_path / name for name in names)
+    for folder in (dead, made, old, other):
+        folder.mkdir()
+        (folder / "image.png").touch()
+    (dead / "alive").touch()
+    (other / "alive").touch()
+    os.utime(old, (0, 0))
+    with Pool(SETTINGS, 1, blender=blender) as pool:
+        [live] = {path.name for path in tmp_path.glob("ident3d-*")} - {made.name}
+        with Pool(SETTINGS, 1, blender=blender) as another:
+            assert (tmp_path / live / "alive").exists()
+            assert dict(another.render(TEN[:2])) == _expected(TEN[:2])
+        assert dict(pool.render(TEN[:2])) == _expected(TEN[:2])
+    assert {path.name for path in tmp_path.glob("*-*")} == {made.name, other.name}
+
+
+def test_a_stopped_worker_is_ended_and_reported_with_its_image(blender, caplog):
+    limits = WorkerLimits(silence_s=3, tries=1)
+    stopped = [Job("stopped", SCENE, fake_worker.SEED_THAT_STOPS)]
+    with Pool(SETTINGS, 1, blender=blender, limits=limits) as pool, pytest.raises(WorkerDiedError, match="'stopped'"):
+        dict(pool.render(stopped))
+    assert "has not answered for 3 seconds" in caplog.text
+    assert _no_process_is_left(blender)
+
+
+def test_a_worker_that_dies_before_it_is_ready_is_started_again(blender, monkeypatch, caplog):
+    monkeypatch.setenv("FAKE_EARLY_DEATH", "1")
+    with Pool(SETTINGS, 1, blender=blender) as pool:
+        assert dict(pool.render(TEN[:2])) == _expected(TEN[:2])
+    assert caplog.text.count("a worker is started again: the worker ended with exit status 137") == 1
+
+
+@pytest.mark.parametrize(
+    ("quality", "resolution", "device", "first", "seconds"),
+    [
+        ("draft", 16, "cpu", True, 120.128),
+        ("published", 224, "cpu", True, 120 + 224 * 224 * 520 / 20_000),
+        ("draft", 16, "optix", True, 1920.128),
+        ("draft", 16, "optix", False, 120.128),
+    ],
+)
+def test_an_image_is_waited_for_by_its_size_quality_and_device(quality, resolution, device, first, seconds):
+    settings = Settings(QUALITIES[quality], resolution, Device(device))
+    assert WorkerLimits().image_s(settings, first=first) == pytest.approx(seconds)
+    assert WorkerLimits(silence_s=7).image_s(settings, first=first) == 7
 
 
 def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_last_words(tmp_path):
