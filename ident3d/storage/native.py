@@ -106,7 +106,14 @@ def write_shard(path: Path, rows: ShardRows) -> None:
     table = pa.Table.from_arrays(columns, schema=schema(width, pairs=pairs, settings=rows.settings))
     with atomic_file(path) as file:
         # Images are compressed already, and every value occurs once.
-        pq.write_table(table, file, row_group_size=ROWS_PER_GROUP, compression="none", use_dictionary=False)
+        pq.write_table(
+            table,
+            file,
+            row_group_size=ROWS_PER_GROUP,
+            compression="none",
+            use_dictionary=False,
+            write_page_checksum=True,
+        )
 
 
 def footer(file: IO[bytes] | pa.NativeFile) -> bytes:
@@ -128,8 +135,12 @@ ImageColumn = Literal["image", "image_pos"]
 class ShardReader:
     """Reads a shard: its latents whole, its images one by one.
 
+    The checksums of its pages are checked; shards that an earlier ident3d wrote have none. Those of a group of images
+    are checked when the first of them is read, and no more after that: checking takes three times as long as reading.
+
     Args:
         path: the Parquet file.
+        checked: the groups whose checksums were checked, by column and number, where this file was open before.
 
     Attributes:
         rows: number of rows.
@@ -141,18 +152,20 @@ class ShardReader:
         DatasetError: if the file is not a Parquet file or lacks the columns of a shard.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, checked: set[tuple[str, int]] | None = None) -> None:
         self.path = path
+        self._checked = set() if checked is None else checked
         try:
             source = pa.memory_map(str(path))
-            self._file = pq.ParquetFile(source)
+            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+            self._trusted = pq.ParquetFile(source, metadata=self._file.metadata)
             self.signature = hashlib.sha256(footer(source)).hexdigest()
-        except (pa.ArrowException, OSError) as error:
+            names = self._file.schema_arrow.names
+        except (pa.ArrowException, OSError, ValueError) as error:  # names that are no text are a ValueError
             _raise_unless_damage(error)
             raise DatasetError(
                 f"{path} cannot be read as Parquet ({error}); it may be truncated: fetch or render it again"
             ) from error
-        names = self._file.schema_arrow.names
         missing = [name for name in ("index", "image", "latents") if name not in names]
         if missing:
             raise DatasetError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(names)}")
@@ -180,22 +193,34 @@ class ShardReader:
         """Return the encoded image in a row of a column of images."""
         group = int(np.searchsorted(self._group_ends, row, side="right"))
         first = 0 if group == 0 else int(self._group_ends[group - 1])
+        file = self._trusted if (column, group) in self._checked else self._file
         try:
-            table = self._file.read_row_group(group, columns=[f"{column}.bytes"], use_threads=False)
-        except (pa.ArrowException, OSError) as error:
+            images = file.read_row_group(group, columns=[f"{column}.bytes"], use_threads=False)[column].chunk(0)
+        except (pa.ArrowException, OSError, LookupError, ValueError) as error:
             _raise_unless_damage(error)
             raise DatasetError(f"{self.path}, row {row}: {error}; fetch or render it again") from error
-        image: bytes | None = table[column].chunk(0).field(0)[row - first].as_py()
+        self._check_length(len(images), int(self._group_ends[group]) - first, column)
+        self._checked.add((column, group))
+        image: bytes | None = images.field(0)[row - first].as_py()
         if image is None:
             raise DatasetError(f"{self.path}, row {row} holds no image")
         return image
 
     def _read(self, column: str) -> pa.ChunkedArray:
         try:
-            return self._file.read(columns=[column], use_threads=False)[column]
-        except (pa.ArrowException, OSError, KeyError) as error:
+            found = self._file.read(columns=[column], use_threads=False)[column]
+        except (pa.ArrowException, OSError, LookupError, ValueError) as error:
             _raise_unless_damage(error)
             raise DatasetError(f"{self.path}: column {column} cannot be read ({error})") from error
+        self._check_length(len(found), self.rows, column)
+        return found
+
+    def _check_length(self, found: int, expected: int, column: str) -> None:
+        """Raise DatasetError where rows are missing: a page of unknown kind, whose header is damaged, is left out."""
+        if found != expected:
+            raise DatasetError(
+                f"{self.path}: {found} of {expected} rows of the column {column} are there; fetch or render it again"
+            )
 
 
 def _raise_unless_damage(error: Exception) -> None:
@@ -260,6 +285,7 @@ class NativeSplit(StoredSplit):
         self._check_names()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()  # those last used, last
         self._signatures: dict[int, str] = {}
+        self._checked: dict[int, set[tuple[str, int]]] = {}
         recorded = {} if self.manifest is None else {record.name: record.rows for record in self.manifest.shards}
         rows, ids, latents, positives = [], [], [], []
         for shard in range(len(self._paths)):  # one by one: all at once may be more than a process may open
@@ -279,10 +305,15 @@ class NativeSplit(StoredSplit):
             self._latents_pos = checked_latents(np.concatenate(positives), self.factors, f"{where}, exact positives")
         elif positives:
             raise DatasetError(f"{where}: some shards hold exact positives and some do not; render it again")
+        elif self.manifest is not None and self.manifest.pairs is not None:
+            raise DatasetError(
+                f"{where}: the shards hold no exact positives, and the manifest says that they do; fetch or render it "
+                "again"
+            )
 
     def __getstate__(self) -> dict[str, object]:
         # Open files stay in their process, and are opened again where they go.
-        return self.__dict__ | {"_readers": OrderedDict()}
+        return self.__dict__ | {"_readers": OrderedDict(), "_checked": {}}
 
     @property
     def positives(self) -> "NativePositives | None":
@@ -311,7 +342,7 @@ class NativeSplit(StoredSplit):
     def _reader(self, shard: int) -> ShardReader:
         reader = self._readers.get(shard)
         if reader is None:
-            reader = ShardReader(self._paths[shard])
+            reader = ShardReader(self._paths[shard], self._checked.setdefault(shard, set()))
             if reader.signature != self._signatures.setdefault(shard, reader.signature):
                 raise DatasetError(
                     f"{reader.path} is not the file that it was when the dataset was opened: it was changed or "

@@ -136,21 +136,42 @@ def test_a_foreign_parquet_file_of_that_name(native):
         NativeSplit(native.root, "test")
 
 
-def test_a_damaged_image_is_named(native):
-    path = native.root / "data" / SECOND
+def _damage(path, image):
     data = path.read_bytes()
-    place = data.index(encode_png(native.pixels["train"][40])) + 40
+    place = data.index(image) + 40
     path.write_bytes(data[:place] + bytes(20) + data[place + 20 :])
+
+
+def test_a_damaged_image_is_named_in_a_shard_without_checksums(native):
+    path = native.root / "data" / SECOND
+    pq.write_table(pq.read_table(path), path, row_group_size=32, compression="none", use_dictionary=False)
+    _damage(path, encode_png(native.pixels["train"][40]))
     split = NativeSplit(native.root, "train")
     with pytest.raises(DatasetError, match=rf"{SECOND}, row 8, is not a readable image"):
         split.pixels(40)
     split.pixels(41)
 
 
+def test_a_group_of_images_is_refused_where_its_checksum_is_not_right(native):
+    _damage(native.root / "data" / SECOND, encode_png(native.pixels["train"][40]))
+    split = NativeSplit(native.root, "train")
+    for row in (40, 41):
+        with pytest.raises(DatasetError, match=rf"{SECOND}, row {row - 32}: .*CRC.*; fetch or render it again"):
+            split.pixels(row)
+    split.pixels(64)
+
+
 def test_shards_with_and_without_positives(native_pairs):
     path = native_pairs.root / "data" / SECOND
     pq.write_table(pq.read_table(path).drop_columns(["image_pos", "latents_pos"]), path)
     with pytest.raises(DatasetError, match="some shards hold exact positives and some do not"):
+        NativeSplit(native_pairs.root, "train")
+
+
+def test_positives_that_the_manifest_knows_of_are_missed(native_pairs):
+    for path in (native_pairs.root / "data").iterdir():
+        pq.write_table(pq.read_table(path).drop_columns(["image_pos", "latents_pos"]), path)
+    with pytest.raises(DatasetError, match="the shards hold no exact positives, and the manifest says that they do"):
         NativeSplit(native_pairs.root, "train")
 
 
