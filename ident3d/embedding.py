@@ -22,13 +22,47 @@ from torch import Tensor, nn
 
 from ident3d.errors import EncoderError, MissingDependencyError
 
-__all__ = ["SUFFIXES", "ImageSource", "OnnxEncoder", "as_input", "embed", "load_encoder"]
+__all__ = ["FEED_FORWARD", "SUFFIXES", "ImageSource", "OnnxEncoder", "as_input", "embed", "load_encoder"]
 
 SUFFIXES = {".onnx": "ONNX", ".pt": "TorchScript", ".ts": "TorchScript"}
 """What :func:`load_encoder` reads, by suffix."""
 
 _BATCH_SIZE = 256
 _MAX_BYTES = 2 << 30  # what a single ONNX file can hold
+_NAMED = 8  # operators that an error names
+
+FEED_FORWARD = frozenset(
+    (  # noqa: SIM905 - a list would take a line for each of 130 names
+        # layers
+        "Attention AveragePool BatchNormalization CausalConvWithState Conv ConvInteger ConvTranspose DeformConv "
+        "Dropout Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization InstanceNormalization LRN "
+        "LayerNormalization LinearAttention LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool "
+        "MeanVarianceNormalization RMSNormalization RoiAlign RotaryEmbedding "
+        # activations
+        "Celu Elu Gelu HardSigmoid HardSwish Hardmax LeakyRelu LogSoftmax Mish PRelu Relu Selu Shrink Sigmoid Softmax "
+        "Softplus Softsign SwiGLU Swish Tanh ThresholdedRelu "
+        # arithmetic, by entry
+        "Abs Acos Acosh Add Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Cos "
+        "Cosh Div Erf Exp Floor Log Max Mean Min Mod Mul Neg Pow Reciprocal Round Sign Sin Sinh Sqrt Sub Sum Tan "
+        # comparison and logic
+        "And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Where Xor "
+        # linear algebra, reductions and orders
+        "ArgMax ArgMin CumProd CumSum DFT Det Einsum MatMul MatMulInteger ReduceL1 ReduceL2 ReduceLogSum "
+        "ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK Unique "
+        # shapes and places
+        "AffineGrid BlackmanWindow Cast CastLike CenterCropPad Col2Im Compress Concat Constant ConstantOfShape "
+        "DepthToSpace Expand EyeLike Flatten Gather GatherElements GatherND GridSample HammingWindow HannWindow "
+        "Identity NonZero OneHot Pad Range Reshape Resize ReverseSequence ScatterElements ScatterND Shape Size Slice "
+        "SpaceToDepth Split Squeeze STFT TensorScatter Tile Transpose Trilu Unsqueeze Upsample "
+        # quantisation
+        "DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul QuantizeLinear"
+    ).split()
+)
+"""The operators that an encoder from elsewhere may use: ONNX's own on tensors of numbers, each run once.
+
+Left out are control flow (If, Loop, Scan, SequenceMap and the recurrent layers), draws of random numbers, text,
+sequences and optional values, the decoding of files, losses, and whatever belongs to another domain.
+"""
 
 
 class ImageSource(Protocol):
@@ -129,22 +163,25 @@ def load_encoder(path: str | Path, device: torch.device | str = "cpu") -> Callab
 class OnnxEncoder:
     """An encoder in an ONNX file, run on the CPU.
 
-    It is data, not code: no operators beside ONNX's own are registered.
+    ONNX Runtime has operators of other domains than ONNX's own, and a graph can loop for as long as it likes: what
+    comes from elsewhere is loaded as not trusted, and in a process of its own (:mod:`leaderboard.isolation`).
 
     Args:
         path: the file.
         threads: number of threads; 0 for one per core.
-        single_file: whether weights in other files, which a file from elsewhere could name as it likes, are refused.
+        trusted: whether the graph may do what it likes. One that is not trusted uses the operators of
+            :data:`FEED_FORWARD` alone and defines none, and names no other files with weights.
 
     Attributes:
         sha256: checksum of the file.
+        width: number of embedding dimensions; None where the graph does not say it.
 
     Raises:
-        EncoderError: if it is no ONNX graph with one input and one output of the right kind.
-        MissingDependencyError: if onnxruntime is not installed.
+        EncoderError: if it is no ONNX graph with one input and one output of the right kind, or uses what it may not.
+        MissingDependencyError: if onnxruntime is not installed, or onnx for a graph that is not trusted.
     """
 
-    def __init__(self, path: Path, threads: int = 0, *, single_file: bool = False) -> None:
+    def __init__(self, path: Path, threads: int = 0, *, trusted: bool = True) -> None:
         try:
             import onnxruntime
         except ImportError as error:
@@ -154,26 +191,34 @@ class OnnxEncoder:
             raise EncoderError(f"{path} has {size} bytes; at most {_MAX_BYTES} are loaded")
         content = path.read_bytes()
         self.sha256 = hashlib.sha256(content).hexdigest()
+        if not trusted:
+            _check_operators(path, content)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # what is wrong is raised, and need not be printed too
         try:
             with tempfile.TemporaryDirectory() as nothing:
-                folder = nothing if single_file else str(path.resolve().parent)
+                folder = str(path.resolve().parent) if trusted else nothing
                 options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
                 self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors share no other base
-            raise EncoderError(
-                f"{path} cannot be loaded as ONNX; torch.onnx.export writes such a file, and for the encoders of this "
-                f"repository python -m baselines export ({error})"
-            ) from error
+            raise _not_onnx(path, error) from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        if len(inputs) != 1 or len(outputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
+        if (
+            len(inputs) != 1
+            or len(outputs) != 1
+            or inputs[0].type != "tensor(float)"
+            or outputs[0].type not in _OUTPUTS
+            or len(inputs[0].shape) != 4
+        ):
             raise EncoderError(
-                f"{path}: expected one float32 input (B, 3, H, W) and one output (B, d), got inputs "
-                f"{[(i.name, i.type, i.shape) for i in inputs]} and {len(outputs)} outputs"
+                f"{path}: expected one float32 input (B, 3, H, W) and one output of floating-point numbers (B, d), got "
+                f"inputs {[(i.name, i.type, i.shape) for i in inputs]} and outputs "
+                f"{[(o.name, o.type, o.shape) for o in outputs]}"
             )
         self._input = inputs[0].name
+        width = outputs[0].shape[-1] if outputs[0].shape else None
+        self.width: int | None = width if isinstance(width, int) else None
 
     def __call__(self, images: Tensor) -> Tensor:
         """Embed (B, 3, H, W) float32 images in [0, 1].
@@ -192,6 +237,42 @@ class OnnxEncoder:
                 "expected finite (B, d)"
             )
         return torch.from_numpy(embeddings.astype(np.float32, copy=False))
+
+
+_OUTPUTS = {"tensor(float16)", "tensor(float)", "tensor(double)"}
+
+
+def _not_onnx(path: Path, error: Exception) -> EncoderError:
+    return EncoderError(
+        f"{path} cannot be loaded as ONNX; torch.onnx.export writes such a file, and for the encoders of this "
+        f"repository python -m baselines export ({error})"
+    )
+
+
+def _check_operators(path: Path, content: bytes) -> None:
+    """Raise EncoderError if a graph uses other operators than those of :data:`FEED_FORWARD`."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingDependencyError("onnx", "check the operators of an encoder", "leaderboard") from error
+    try:
+        model = onnx.ModelProto.FromString(content)
+    except Exception as error:  # protobuf's errors share no other base
+        raise _not_onnx(path, error) from error
+    if model.functions:
+        raise EncoderError(f"{path} defines {len(model.functions)} operators of its own; inline them before the export")
+    found = {
+        node.op_type if node.domain in {"", "ai.onnx"} else f"{node.domain}.{node.op_type}"
+        for node in model.graph.node
+        if node.op_type not in FEED_FORWARD or node.domain not in {"", "ai.onnx"}
+    }
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise EncoderError(
+            f"{path} uses {', '.join(sorted(found)[:_NAMED])}{more}; an encoder from elsewhere is run only where its "
+            "operators are ONNX's own, without control flow, random numbers, text or sequences "
+            "(ident3d.embedding.FEED_FORWARD)"
+        )
 
 
 def _torchscript(path: Path, device: torch.device) -> Callable[[Tensor], Tensor]:

@@ -1,15 +1,17 @@
 """Verification: a maintainer runs an entry's encoder on the track's split and on a sealed one.
 
-The encoder is one ONNX file, see :class:`ident3d.embedding.OnnxEncoder`. That is the only format, because a file of
-weights alone would need the definition of its network here, beside the one that it was trained with.
+The encoder is one ONNX file, run as :class:`leaderboard.isolation.IsolatedEncoder`. That is the only format, because a
+file of weights alone would need the definition of its network here, beside the one that it was trained with.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ident3d.embedding import OnnxEncoder, embed
+from torch import Tensor
+
+from ident3d.embedding import embed
 from ident3d.errors import Ident3DError
 from ident3d.metrics import affine_r2
 from leaderboard.entry import Entry, Kind, Verification
@@ -18,16 +20,31 @@ from leaderboard.tracks import Track
 if TYPE_CHECKING:
     from ident3d.dataset import ThreeDIdent
 
-__all__ = ["VerificationError", "verify"]
+__all__ = ["Checksummed", "VerificationError", "verify"]
+
+_BATCH_SIZE = 64  # images, of which a limit of time or memory speaks
 
 
 class VerificationError(Ident3DError):
     """An entry cannot be verified: the encoder, the datasets and the entry do not belong together."""
 
 
+class Checksummed(Protocol):
+    """An encoder whose file is known.
+
+    Attributes:
+        sha256: checksum of the file.
+    """
+
+    sha256: str
+
+    def __call__(self, images: Tensor, /) -> Any:
+        """Embed (B, 3, H, W) float32 images in [0, 1]: (B, d) finite numbers."""
+
+
 def verify(
     entry: Entry,
-    encoder: OnnxEncoder,
+    encoder: Checksummed,
     data: ThreeDIdent,
     sealed: ThreeDIdent,
     track: Track,
@@ -54,9 +71,13 @@ def verify(
 
     Raises:
         VerificationError: if a score does not hold, or entry, datasets and track do not belong together.
+        EncoderError: if the encoder fails.
     """
     _check_belongs(entry, data, sealed, track)
-    r2, sealed_r2 = (float(affine_r2(s.latents, embed(encoder, s), s.ids, factors=s.factors)) for s in (data, sealed))
+    r2, sealed_r2 = (
+        float(affine_r2(split.latents, embed(encoder, split, batch_size=_BATCH_SIZE), split.ids, factors=split.factors))
+        for split in (data, sealed)
+    )
     result = entry.results["r2"]
     allowed = tolerance + 2 * (result.std or 0)
     if abs(r2 - result.mean) > allowed:

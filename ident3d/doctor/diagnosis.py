@@ -115,7 +115,7 @@ def _leaderboard(found: Mapping[str, LoadedLibrary]) -> Ability:
     remark = _lacking(found, ("jinja2", "pandas"), "leaderboard") or _lacking_package("leaderboard")
     if remark:
         return Ability("leaderboard", what, "no", remark)
-    lacking = _lacking(found, ("onnxruntime",), "leaderboard")
+    lacking = _lacking(found, ("onnx", "onnxruntime"), "leaderboard")
     return Ability("leaderboard", what, "in part" if lacking else "yes", lacking and f"encoders are not run: {lacking}")
 
 

@@ -79,7 +79,7 @@ LIBRARIES: tuple[Library, ...] = (
     Library("torchvision", ("train",)),
     Library("safetensors", ("train",)),
     Library("tensorboard", ("train",)),
-    Library("onnx", ("train",)),
+    Library("onnx", ("train", "leaderboard")),
     Library("onnxscript", ("train",)),
     Library("onnxruntime", ("train", "leaderboard")),
     Library("jinja2", ("leaderboard",)),

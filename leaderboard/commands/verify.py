@@ -10,8 +10,8 @@ from pathlib import Path
 import tyro
 
 from ident3d.commandline import EXIT_OK, write_json
-from ident3d.embedding import OnnxEncoder
 from leaderboard.board import DEFAULT_FOLDER, Board
+from leaderboard.isolation import IsolatedEncoder, Limits
 from leaderboard.verification import verify
 
 __all__ = ["Verify"]
@@ -29,8 +29,9 @@ class Verify:
     entry: tyro.conf.Positional[str]
     """The entry's file: its path, or its path within the board's folder."""
     encoder: Path
-    """The encoder: one ONNX file that maps float32 images (B, 3, H, W) in [0, 1] to embeddings (B, d). Weights alone,
-    for example in safetensors, are not taken, and code is never run."""
+    """The encoder: one ONNX file that maps float32 images (B, 3, H, W) in [0, 1] to embeddings (B, d), by operators of
+    ONNX's own and without control flow. Weights alone, for example in safetensors, are not taken. It runs in a process
+    of its own."""
     data: str
     """The dataset of the track: its folder, in any layout; "sample" is the one inside the package."""
     sealed: str
@@ -41,6 +42,10 @@ class Verify:
     """How far R2 may fall on the sealed split."""
     threads: int = 0
     """Threads on the CPU; 0 leaves the choice to ONNX Runtime."""
+    seconds: float = Limits.seconds
+    """Time that the encoder may take to load, and for each batch of 64 images."""
+    memory: float = Limits.memory_gib
+    """GiB of memory that it may use; held on Linux alone."""
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
     json: bool = False
@@ -57,18 +62,19 @@ class Verify:
             raise ValueError(f"unknown entry {self.entry!r}; choose from {', '.join(board.entries)}")
         entry = board.entries[name]
         track = board.tracks[entry.track]
-        encoder = OnnxEncoder(self.encoder, self.threads, single_file=True)
+        limits = Limits(self.seconds, self.memory, entry.width or Limits.width)
         data, sealed = (ThreeDIdent(root, split=track.split) for root in (self.data, self.sealed))
-        found = verify(
-            entry,
-            encoder,
-            data,
-            sealed,
-            track,
-            date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-            tolerance=self.tolerance,
-            sealed_tolerance=self.sealed_tolerance,
-        )
+        with IsolatedEncoder(self.encoder, self.threads, limits) as encoder:
+            found = verify(
+                entry,
+                encoder,
+                data,
+                sealed,
+                track,
+                date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+                tolerance=self.tolerance,
+                sealed_tolerance=self.sealed_tolerance,
+            )
         board.replace(name, found)
         mark = found.verification
         if mark is not None and self.json:
