@@ -202,9 +202,13 @@ class Manifest:
         except ValueError as error:
             raise DatasetError(f"the manifest is not one of ident3d: {error}") from error
 
+    def text(self) -> str:
+        """Return the text of its file, with a checksum of its own."""
+        return codec.dumps(codec.sealed(self.to_json()))
+
     def write(self, root: Path) -> None:
-        """Write the manifest into the folder ``root``, atomically, with a checksum of its own."""
-        write_text(root / MANIFEST_NAME, codec.dumps(codec.sealed(self.to_json())))
+        """Write the manifest into the folder ``root``, atomically."""
+        write_text(root / MANIFEST_NAME, self.text())
 
     @classmethod
     def read(cls, root: Path) -> "Manifest":

@@ -53,7 +53,7 @@ def names_faults(root: Path, manifest: Manifest) -> Iterator[str]:
         "planned and not there yet: render them": planned - there - listed,
         "in the manifest and not there: render or fetch them again": listed - there,
         "there and not in the manifest: python -m render ROOT --merge lists them": (there & planned) - listed,
-        "there and not planned: they belong to another dataset": there - planned,
+        "there and not planned: they belong to another dataset, move them away or delete them": there - planned,
         "in the manifest and not planned": listed - planned,
         "in the manifest more than once": {name for name in names if names.count(name) > 1},
     }

@@ -74,7 +74,7 @@ def _settle(writer: DatasetWriter, shard: Shard, pairs: str | None) -> list[str]
             return []
         reader = ShardReader(path)
         if reader.settings != writer.settings:
-            return [f"{path} was rendered with other settings than {writer.root}, for example another quality or world"]
+            return [writer.foreign(shard)]
         record = ShardRecord(shard.name, shard.split, shard.rows.start, len(shard.rows), "")
         faults = list(shard_faults(reader, writer.manifest, record, shard.rows, _conditional(writer.manifest, pairs)))
     except DatasetError as error:

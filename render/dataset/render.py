@@ -99,10 +99,10 @@ def render_plan(root: Path, plan: Plan, part: Part, pool: PoolSpec, begun: Manif
     if not shards:
         _LOG.info("part %s holds no shard: the dataset has %d (--rows-per-shard)", part, len(plan.shards))
         return RenderReport(begun or plan.manifest)
-    check_writable(root)
     unfinished = shards if begun is None else DatasetWriter(root, plan.manifest).unfinished(shards)
     if not unfinished:
         return RenderReport(DatasetWriter(root, plan.manifest).write_manifest())
+    check_writable(root)
     images, resolution = _count(unfinished), plan.images.resolution
     advice = "free some, choose another folder, or render fewer or smaller images"
     check_disk_space(root, images * image_bytes(resolution) * _SPACE_MARGIN, f"rendering {images:,} images", advice)

@@ -5,6 +5,7 @@ finished one. From the records the manifest and the card are written anew after 
 folder need to agree on nothing but the settings.
 """
 
+import errno
 import json
 import logging
 import tempfile
@@ -15,17 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
+from ident3d.codec import from_json, read_file
 from ident3d.errors import DatasetError
 from ident3d.files import nearest_folder, remove_unfinished, sha256_of, write_text
-from ident3d.storage.card import write_card
-from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord
-from ident3d.storage.native import ShardRows, write_shard
+from ident3d.storage.card import CARD_NAME, card
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, native_splits
+from ident3d.storage.native import ShardReader, ShardRows, write_shard
 from render.dataset.journal import Journal, JournalKey
 from render.dataset.plan import Shard, ShardLatents, planned_shards
 
 __all__ = ["STATE_FOLDER", "DatasetWriter", "begun_dataset", "check_writable"]
 
 _LOG = logging.getLogger("ident3d.render")
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 STATE_FOLDER = ".render"
 """The folder inside a dataset's own that holds what is known of finished and unfinished shards."""
@@ -80,6 +83,14 @@ def _read_manifest(root: Path) -> Manifest:
             f"{error}. Delete that file and run the command with which the dataset was begun: the shards that are "
             "there are kept, and the manifest is written again"
         ) from error
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The file of a finished shard: its record, and the fingerprint of the settings that it was made with."""
+
+    settings: str
+    record: ShardRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +163,19 @@ class DatasetWriter:
         """Write the manifest and the card over all the records that are there, and return the manifest.
 
         Whoever writes last has to have seen every record. So the records are read again after the writing, until
-        they are those that were written.
+        they are those that were written. What lies there already is not written again, since a finished dataset may
+        be read-only.
         """
         records = self._records()
         while True:
             manifest = self.manifest.with_shards(records)
-            manifest.write(self.root)
-            write_card(self.root, manifest)
+            try:
+                self._write_unless_there(MANIFEST_NAME, manifest.text())
+                self._write_unless_there(CARD_NAME, card(manifest, native_splits(self.root)))
+            except OSError as error:
+                if error.errno not in _READ_ONLY or not self._is_written(manifest):
+                    raise
+                _LOG.warning("the card or the layout of the manifest is not the newest, and stays as it is: %s", error)
             written, records = records, self._records()
             if written == records:
                 return manifest
@@ -168,12 +185,31 @@ class DatasetWriter:
         """A fingerprint of all settings, by which records and journals of another dataset are told apart."""
         return self.manifest.settings_digest
 
+    def _write_unless_there(self, name: str, text: str) -> None:
+        path = self.root / name
+        try:
+            if path.read_bytes() == text.encode():
+                return
+        except FileNotFoundError:
+            pass
+        write_text(path, text)
+
+    def _is_written(self, manifest: Manifest) -> bool:
+        """Return whether the manifest lies there with the same content, as an earlier ident3d wrote it for example."""
+        try:
+            return Manifest.read(self.root) == manifest
+        except (DatasetError, FileNotFoundError):
+            return False
+
     def _is_sound(self, shard: Shard, listed: Mapping[str, ShardRecord]) -> bool:
         record = self._record(shard, listed)
         if record is None:
+            self._check_own(shard)
             return False
         if sha256_of(self.path(shard)) == record.sha256:
-            self._journal_path(shard).unlink(missing_ok=True)  # a kill may have come before its deletion
+            journal = self._journal_path(shard)
+            if journal.exists():  # a kill came before its deletion; a read-only disk refuses to remove even nothing
+                journal.unlink(missing_ok=True)
             return True
         _LOG.warning("%s is damaged: it is rendered again", self.path(shard))
         self._record_path(shard).unlink(missing_ok=True)
@@ -193,19 +229,40 @@ class DatasetWriter:
     def _own_record(self, shard: Shard) -> ShardRecord | None:
         path = self._record_path(shard)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            record, settings = ShardRecord(**data["record"]), data["settings"]
+            found = from_json(_Record, read_file(path, "it is left out"), "record")
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             _LOG.warning("%s is damaged: %s", path, error)
             return None
-        if settings != self.settings:
-            raise DatasetError(
-                f"{self.path(shard)} was made with other settings than those of {self.root / MANIFEST_NAME}, or of the "
-                "command where that is missing"
-            )
-        return record
+        if found.record.name != shard.name:
+            _LOG.warning("%s is damaged: it is the record of %s", path, found.record.name)
+            return None
+        if found.settings != self.settings:
+            raise DatasetError(self.foreign(shard))
+        return found.record
+
+    def foreign(self, shard: Shard) -> str:
+        """Return what is said of a shard that belongs to another dataset: what to do about it."""
+        path, record = self.path(shard), self._record_path(shard)
+        both = f"{path} and {record}" if record.exists() else f"{path}"
+        return (
+            f"{path} was made with other settings than those of {self.root / MANIFEST_NAME}, or of the command where "
+            f"that is missing: another quality, seed or world, for example. Move {both} away if they are another "
+            "dataset's, or delete them if nobody needs them, and run the command again"
+        )
+
+    def _check_own(self, shard: Shard) -> None:
+        """Raise DatasetError where a shard that nobody recorded lies there and is another dataset's."""
+        path = self.path(shard)
+        if not path.is_file():
+            return
+        try:
+            settings = ShardReader(path).settings
+        except DatasetError:
+            return  # damaged: it is rendered again
+        if settings and settings != self.settings:
+            raise DatasetError(self.foreign(shard))
 
     def _listed(self) -> Mapping[str, ShardRecord]:
         """Return what the manifest lists: the records of a folder whose ``.render/`` was left behind."""

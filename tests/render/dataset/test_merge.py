@@ -1,5 +1,6 @@
 """Parts that several machines rendered, as one dataset."""
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -66,7 +67,9 @@ def test_a_part_of_other_settings_is_found_without_its_record(tmp_path, halves):
     root = _copy([other, halves[0]], tmp_path / "mixed", leave=(".render",))
     before = Manifest.read(root)
     faults = merge_parts(root).faults
-    assert sum("was rendered with other settings" in fault for fault in faults) == 2
+    assert sum("made with other settings" in fault for fault in faults) == 2
+    path = root / "data" / "train-00001-of-00003.parquet"
+    assert any(f"Move {path} away" in fault and "delete" in fault for fault in faults)
     assert Manifest.read(root) == before
 
 
@@ -114,6 +117,56 @@ def test_positives_of_ones_own_conditional_are_checked_where_it_may_be_imported(
     assert merge_parts(whole).faults == ()  # its records say what it holds
     assert merge_parts(root, pairs=text).faults == ()
     assert Manifest.read(root).is_complete
+
+
+def test_a_complete_dataset_is_merged_without_writing(tmp_path, read_only):
+    root = render_plan_into(tmp_path / "whole", small_plan())
+    read_only(root)
+    assert merge_parts(root).faults == ()
+
+
+def test_a_complete_dataset_of_an_earlier_release_is_merged_without_writing(tmp_path, read_only, caplog):
+    root = render_plan_into(tmp_path / "whole", small_plan())
+    path = root / "manifest.json"
+    path.write_text(json.dumps(Manifest.read(root).to_json()))  # without a checksum of its own
+    read_only(root)
+    assert merge_parts(root).faults == ()
+    assert "stays as it is" in caplog.text
+
+
+def test_an_incomplete_manifest_is_not_passed_over_where_nothing_can_be_written(tmp_path, halves, read_only):
+    root = _copy(halves, tmp_path / "both")
+    read_only(root)
+    with pytest.raises(OSError, match="Read-only"):
+        merge_parts(root)
+
+
+@pytest.mark.parametrize("name", ["../../escape", "/escape", "..", "a/b", "a\\b", ".hidden", "a\x1b[2J", ""])
+def test_no_name_in_a_manifest_or_a_record_leads_outside(tmp_path, name):
+    root = render_plan_into(tmp_path / "deep" / "whole", small_plan())
+    before = sorted(tmp_path.rglob("*"))
+    manifest, record = root / "manifest.json", root / ".render" / "shards" / "train-00000-of-00003.parquet.json"
+    good = manifest.read_text(), record.read_text()
+    manifest.write_text(json.dumps(json.loads(good[0]) | {"splits": {name: 20, "test": 10}}))
+    with pytest.raises(DatasetError, match="the splits named like folders"):
+        merge_parts(root)
+    shard = json.loads(good[0])["shards"][0] | {"name": f"{name}-00000-of-00003.parquet"}
+    manifest.write_text(json.dumps(json.loads(good[0]) | {"shards": [shard]}))
+    if name:
+        with pytest.raises(DatasetError, match="is not one of a shard"):
+            merge_parts(root)
+    manifest.write_text(good[0])
+    record.write_text(good[1].replace("train-00000", f"{json.dumps(name)[1:-1]}-00000"))
+    assert merge_parts(root).faults == ()  # what the manifest says of the shard is enough
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_record_of_another_shard_is_not_taken_for_this_one(tmp_path, caplog):
+    root = render_plan_into(tmp_path / "whole", small_plan())
+    records = root / ".render" / "shards"
+    shutil.copy(records / "train-00001-of-00003.parquet.json", records / "train-00000-of-00003.parquet.json")
+    assert merge_parts(root).faults == ()
+    assert "it is the record of train-00001-of-00003.parquet" in caplog.text
 
 
 def test_merging_nothing_is_refused(tmp_path):

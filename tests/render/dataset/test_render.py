@@ -5,6 +5,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +92,32 @@ def test_a_complete_dataset_needs_no_blender(tmp_path):
     assert pool.entered == 0
     assert report.rendered == 0
     assert report.manifest.is_complete
+
+
+def test_a_run_over_a_complete_dataset_writes_nothing(tmp_path, read_only):
+    _render(tmp_path, small_plan(), Part(), FakePool())
+    read_only(tmp_path)
+    assert _render(tmp_path, small_plan(), Part(), FakePool()).manifest.is_complete
+
+
+def test_a_shard_of_another_dataset_is_left_alone_and_the_message_says_what_to_do(tmp_path):
+    other = _rendered(tmp_path / "other", small_plan(seed=4))
+    root = tmp_path / "mine"
+    with pytest.raises(RuntimeError):
+        _render(root, small_plan(), Part(), FakePool(fail_after=0))
+    (root / "data").mkdir()
+    foreign = shutil.copy(other / "data" / "train-00001-of-00003.parquet", root / "data")
+    before = Path(foreign).read_bytes()
+    with pytest.raises(DatasetError, match=rf"Move {foreign} away if .*, or delete"):
+        _render(root, small_plan(), Part(), FakePool())
+    assert Path(foreign).read_bytes() == before
+    Path(foreign).unlink()
+    assert _render(root, small_plan(), Part(), FakePool()).manifest.is_complete
+
+
+def _rendered(root, plan):
+    _render(root, plan, Part(), FakePool())
+    return root
 
 
 def test_another_series_of_blender_is_refused(tmp_path):
