@@ -1,7 +1,7 @@
 """ident3d: the 3DIdent benchmark of contrastive learning and identifiability.
 
-Each name is loaded when it is first used, so that ``import ident3d`` stays light. The names stand in ``__init__.pyi``,
-for readers, for type checkers, and for what is below.
+Each name is loaded when it is first used, so that ``import ident3d`` stays light. The names are listed in
+``__init__.pyi``, for readers, for type checkers, and for the code below.
 """
 
 import ast

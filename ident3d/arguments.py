@@ -99,7 +99,7 @@ def _dense(values: Tensor, what: str) -> Tensor:
     import torch
 
     if values.is_meta:
-        raise ValueError(f"{what} lie on the device 'meta', where tensors hold no numbers")
+        raise ValueError(f"{what} are on the device 'meta', where tensors hold no numbers")
     if values.is_complex() or values.dtype == torch.bool or values.is_quantized:
         raise TypeError(f"{what} must be real numbers, not of shape {tuple(values.shape)} and dtype {values.dtype}")
     dense = values if values.layout == torch.strided else values.to_dense()

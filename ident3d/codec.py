@@ -69,7 +69,7 @@ INLINE: Mapping[str, Any] = types.MappingProxyType({_INLINE_KEY: True})
 
 @dataclass(frozen=True)
 class Rule:
-    """What a field accepts beyond its type. For a tuple or a mapping, length and range speak of each item.
+    """What a field accepts beyond its type. For a tuple or a mapping, length and range apply to each item.
 
     Attributes:
         what: what is expected, for the message.
@@ -99,7 +99,7 @@ class Rule:
         return {_KEY: self}
 
     def accepts(self, data: Any) -> bool:
-        """Return whether text or a number keeps the rule; anything else does."""
+        """Return whether a text or a number satisfies the rule; anything else does."""
         if data is None or isinstance(data, bool):
             return True
         if self.choices is not None:
@@ -288,7 +288,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key[:_SHOWN]!r} stands twice in one object")
+            raise ValueError(f"the key {key[:_SHOWN]!r} occurs twice in one object")
         found[key] = value
     return found
 
@@ -306,7 +306,7 @@ def _finite(text: str) -> float:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a value stands, the rule that it has to keep, and the list that takes what is wrong with it."""
+    """The path of a value, the rule that it has to satisfy, and the list that collects its faults."""
 
     name: str
     rule: Rule | None
@@ -334,7 +334,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def read(self, data: Any, place: _Place) -> Any:
-        """Return the value; where something is wrong the place takes the faults, and what is returned is void."""
+        """Return the value; where something is wrong, the place collects the faults, and the result is never used."""
 
 
 @dataclass(frozen=True)
@@ -570,7 +570,7 @@ def _class_reader(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> _Reader
         return _DataClass(hint)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _Mapping(arguments[1])
-    raise TypeError(f"nothing of JSON is read as {hint}; the types that are stand at the top of ident3d.codec")
+    raise TypeError(f"JSON cannot be read as {hint}; the docstring of ident3d.codec lists the types that it can")
 
 
 @cache

@@ -96,7 +96,9 @@ def main(
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     for package in _PACKAGES:
-        logging.getLogger(package).setLevel(logging.INFO)  # not of the libraries: some of them tell how they are loaded
+        logging.getLogger(package).setLevel(
+            logging.INFO
+        )  # not for the libraries: some of them report how they are loaded
     try:
         try:
             loaded = commands() if callable(commands) else commands
@@ -126,9 +128,9 @@ def main(
 
 @contextlib.contextmanager
 def _modules_of_this_folder() -> Iterator[None]:
-    """Let package.module:attribute name what lies in the current folder, as ``python -m`` does and a script does not.
+    """Find modules of the current folder, for package.module:attribute, as ``python -m`` does and a script does not.
 
-    The folder comes last, so that no file in it can stand in for a library.
+    The folder comes last on the path, so that no file in it can shadow a library.
     """
     before = list(sys.path)
     if "" not in before:
@@ -225,7 +227,7 @@ def _complete(program: str, commands: Commands, arguments: Sequence[str]) -> int
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
-# COMP_WORDS and COMP_CWORD are what bash tells a completion of the line; a function answers in COMPREPLY.
+# bash passes the line to a completion in COMP_WORDS and COMP_CWORD; a function answers in COMPREPLY.
 _BASH = """
 _ident3d_package_{package}() {{
   local own=_tyro_{package}_own

@@ -78,7 +78,7 @@ _BUSY = {408, 425, 429, 500, 502, 503, 504}
 
 
 def remote_size(url: str) -> int | None:
-    """Return the size of a file in bytes as the server tells it, or None where it does not tell.
+    """Return the size of a file in bytes as the server reports it, or None where it does not.
 
     Raises:
         DatasetError: if the server has no such file.
@@ -133,7 +133,7 @@ class ResumingDownloader:
                 if stalls == _MOST_STALLS:
                     raise DatasetError(
                         f"the download of {url} stopped at {size:,} bytes ({error}); they are kept in {self.part}: "
-                        "run it again to go on"
+                        "run it again to resume"
                     ) from error
                 _LOG.warning("the connection broke at %s bytes (%s); trying again", f"{size:,}", error)
                 time.sleep(min(2**stalls - 1, _LONGEST_PAUSE_S))
@@ -236,7 +236,7 @@ def download_published(
         ValueError: if a split is not one of the published ones, or the source is not an address.
         DatasetError: if an archive cannot be fetched, has another checksum, is damaged, or would write outside of
             ``root``; also if a split is there and damaged.
-        TypeError: if ``splits`` is a text and no list.
+        TypeError: if ``splits`` is a string, not a list.
         NotADirectoryError: if ``root`` is a file.
         OSError: if the disk is too small or cannot be written to.
 
@@ -246,7 +246,7 @@ def download_published(
     from filelock import FileLock
 
     if isinstance(splits, str):
-        raise TypeError(f"splits are a list of names, such as [{splits!r}], not the text {splits!r}")
+        raise TypeError(f"splits are a list of names, such as [{splits!r}], not the string {splits!r}")
     known = ARCHIVES if archives is None else archives
     unknown = [split for split in splits if split not in known]
     if unknown:
@@ -293,7 +293,7 @@ def _fetch(root: Path, archive: Archive, source: str) -> Path:
     except ValueError as error:
         part.unlink(missing_ok=True)
         raise DatasetError(
-            f"{url} is not the file that was published ({error}); it is removed: run it again to fetch it anew"
+            f"{url} is not the file that was published ({error}); it is removed: run it again to fetch it once more"
         ) from error
     part.unlink(missing_ok=True)
     return Path(path)

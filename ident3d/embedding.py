@@ -97,7 +97,7 @@ def embed(
 
     Raises:
         ValueError: if there are no images, or the batch size is below 1.
-        EncoderError: if the encoder gives something else than (B, d) numbers, or cannot be loaded.
+        EncoderError: if the encoder gives anything but (B, d) numbers, or cannot be loaded.
     """
     if len(data) == 0 or batch_size < 1:
         raise ValueError(f"expected at least 1 image and a batch size of at least 1, got {len(data)} and {batch_size}")
@@ -177,7 +177,8 @@ class OnnxEncoder:
         width: number of embedding dimensions; None where the graph does not say it.
 
     Raises:
-        EncoderError: if it is no ONNX graph with one input and one output of the right kind, or uses what it may not.
+        EncoderError: if it is not an ONNX graph with one input and one output of the right kind, or uses what it may
+            not.
         MissingDependencyError: if onnxruntime is not installed, or onnx for a graph that is not trusted.
     """
 
@@ -224,7 +225,7 @@ class OnnxEncoder:
         """Embed (B, 3, H, W) float32 images in [0, 1].
 
         Raises:
-            EncoderError: if the graph cannot take them, or gives something else than (B, d) finite numbers.
+            EncoderError: if the graph cannot take them, or gives anything but (B, d) finite numbers.
         """
         try:
             (found,) = self._session.run(None, {self._input: images.cpu().contiguous().numpy()})

@@ -25,7 +25,7 @@ class Factor:
     A raw latent in [-1, 1] maps linearly to the physical interval [low, high].
 
     Attributes:
-        name: unique name, as it stands in tables and manifests.
+        name: unique name, as it is written in tables and manifests.
         group: what it belongs to when scores are reported by group, for example "position".
         low: physical value of the raw latent -1, in ``unit``.
         high: physical value of the raw latent 1, in ``unit``.

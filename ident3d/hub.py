@@ -46,7 +46,7 @@ def from_hub(
     transform: Transform | None = None,
     revision: str | None = None,
 ) -> "ThreeDIdent | StreamedSplit":
-    """Open a dataset of the Hugging Face hub: one that ``python -m render`` or ``ident3d convert`` made.
+    """Open a dataset on the Hugging Face hub: one that ``python -m render`` or ``ident3d convert`` made.
 
     The shards of the split are fetched into the cache of the hub, once, and read from there as any other folder.
     Streaming fetches them while they are read, and keeps nothing.
@@ -63,7 +63,7 @@ def from_hub(
 
     Raises:
         MissingDependencyError: if Hugging Face `datasets` is not installed: ``pip install 'ident3d[hub]'``.
-        DatasetError: if there is no such repository, it cannot be reached, or it holds no dataset of ident3d.
+        DatasetError: if there is no such repository, it cannot be reached, or it is not a dataset of ident3d.
         ValueError: if it has no such split; the message says which it has.
         TypeError: if repository is not a name, or transform not a function.
     """
@@ -109,9 +109,9 @@ class StreamedSplit(IterableDataset[tuple[Any, torch.Tensor]]):
 
 
 def _folder(repository: str | Path) -> Path | None:
-    """Return the folder that a repository's name stands for, or None where it is one of the hub."""
+    """Return the folder that a repository's name means, or None where it is one on the hub."""
     if not isinstance(repository, str | Path):
-        raise TypeError(f"a dataset of the hub has a name, such as 'lab/3dident', not {repository!r}")
+        raise TypeError(f"a dataset on the hub has a name, such as 'lab/3dident', not {repository!r}")
     path = Path(repository).expanduser()
     return resolve_root(repository) if str(repository) == SAMPLE or path.is_dir() else None
 

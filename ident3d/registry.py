@@ -1,7 +1,7 @@
 """Registries: what can be named on a command line, and how anybody adds to it.
 
-A registry maps names to entries. There is one for each thing that ident3d is meant to be extended by. What stands in
-none of them can be named in two ways, and neither needs a change of ident3d:
+A registry maps names to entries. There is one for each kind of thing that ident3d is meant to be extended
+by. An entry of your own can be added in two ways, and neither needs a change of ident3d:
 
 * ``package.module:attribute`` imports the module and takes its attribute;
 * an installed package that declares an entry point of the group ``ident3d``, naming a module that calls
@@ -142,7 +142,7 @@ def load_attribute(name: str, what: str, *, may_import: bool = True) -> Any:
 def load_extensions() -> None:
     """Import the modules that installed packages declare as extensions of ident3d, once in a process.
 
-    What lies in the current folder is not installed, even where modules in it can be named: it may be somebody else's.
+    The current folder does not count, even where its modules can be named: it may hold somebody else's files.
     """
     installed = [folder for folder in sys.path if folder not in ("", os.curdir)]
     for distribution in distributions(path=installed):

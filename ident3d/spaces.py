@@ -69,7 +69,7 @@ class Space(ABC):
         return self.settle(z).to(dtype)
 
     def check(self, z: Tensor, what: str = "z", *, inside: bool = True) -> None:
-        """Say what is wrong with points that should lie in this space.
+        """Check that points lie in this space.
 
         Args:
             z: (..., dim) points.

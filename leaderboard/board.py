@@ -49,13 +49,13 @@ class Board:
             TrackError: if the tracks are damaged.
         """
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no board {folder}; make the folder to begin a new one")
+            raise FileNotFoundError(f"there is no board {folder}; make the folder to start a new one")
         board = cls(folder, read_tracks(folder))
         for path in sorted((folder / _ENTRIES).rglob("*")):
             if (path.is_dir() and not path.is_symlink()) or path.name == ".gitkeep" or _is_unfinished(path):
                 continue
             name = path.relative_to(folder).as_posix()
-            name = name if name.isprintable() else ascii(name)  # it comes to stand in the generated files
+            name = name if name.isprintable() else ascii(name)  # it is written into the generated files
             entry, faults = _read(path)
             if entry is not None:
                 faults = [*faults, *board._misplaced(entry, name)]
@@ -116,7 +116,9 @@ class Board:
                 faults.append(f"{track}: the name {name!r} is used by {who}; revisions come from the same authors")
         for (track, sha256), names in owners.items():
             if len(names) > 1:
-                faults.append(f"{track}: the same embeddings ({sha256[:12]}) stand under {', '.join(sorted(names))}")
+                faults.append(
+                    f"{track}: the same embeddings ({sha256[:12]}) were submitted as {', '.join(sorted(names))}"
+                )
         return faults
 
     def _unknown_track(self, name: str) -> str:

@@ -109,7 +109,7 @@ class Entry:
         protocol: protocol of the scores.
         version: version of ident3d that computed them.
         fingerprint: fingerprint of the split.
-        pictures_sha256: checksum of the split's files, which tells pixels of one machine from those of another; None
+        pictures_sha256: checksum of the split's files, which differs where another machine rendered other pixels; None
             where the dataset records none.
         embeddings_sha256: checksums of the embeddings' files, in the order of the seeds.
         width: number of embedding dimensions.
@@ -199,14 +199,14 @@ class Entry:
 
 
 def _digest(data: dict[str, Any]) -> str:
-    """Return the checksum of an entry's plain data. What a file does not hold is not in it, so that fields may come."""
+    """Return the checksum of an entry's plain data; fields that a file lacks are not in it, so that more may come."""
     content = {key: value for key, value in data.items() if key != "digest"}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def folded_name(name: str) -> str:
-    """Return what two names share that are to be taken for one.
+    """Return a form of a name in which two names that look the same are equal.
 
     Compatible characters, case and spaces are folded, and characters that cannot be seen are left out.
     """

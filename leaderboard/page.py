@@ -55,7 +55,7 @@ class Point:
         label_y: the label's baseline.
         anchor: which of these, as SVG's text-anchor.
         title: name and numbers.
-        row: the row that it stands for.
+        row: the row that it shows.
     """
 
     x: float
@@ -105,7 +105,7 @@ class Plot:
 
 
 def score_plot(rows: Sequence[Row]) -> Plot:
-    """Return R2 against MCC, both from 0 to 1. A negative R2 is drawn at 0; its title tells the number."""
+    """Return R2 against MCC, both from 0 to 1. A negative R2 is drawn at 0; its title has the number."""
     points = []
     for row in rows:
         r2, mcc = row.entry.results["r2"], row.entry.results.get("mcc_pearson")
@@ -126,7 +126,7 @@ def score_plot(rows: Sequence[Row]) -> Plot:
 def compute_plot(rows: Sequence[Row]) -> Plot:
     """Return R2 against the hours of training, on a logarithmic axis of whole decades.
 
-    Less than a thousandth of an hour is drawn there; the title tells the number.
+    Less than a thousandth of an hour is drawn there; the title has the number.
     """
     timed = [(row, row.entry.compute) for row in rows if row.entry.compute is not None and row.entry.compute.hours > 0]
     logs = [math.log10(max(compute.hours, _LEAST_HOURS)) for _, compute in timed]

@@ -66,7 +66,7 @@ class Row:
 def ranked(entries: list[Entry], track: str) -> list[Row]:
     """Rank the newest revisions of a track by their unrounded R2.
 
-    Equal scores share a rank, and stand in the order of their names: recomputed entries before reported ones.
+    Equal scores share a rank, and are listed recomputed entries first, then by name.
 
     Args:
         entries: entries of any track.

@@ -1,4 +1,4 @@
-"""Recomputing: an entry from the embeddings that were handed in, with scores that are ours."""
+"""Recomputation: an entry from the embeddings of a submission, with scores that are computed here."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class TrackError(Ident3DError):
 
 @dataclass(frozen=True)
 class Track:
-    """One dataset, and what tells that a folder holds it.
+    """One dataset, and how to recognise it in a folder.
 
     Attributes:
         name: short name, the folder of its entries.
@@ -49,7 +49,7 @@ class Track:
     fingerprints: tuple[str, ...] = field(metadata=SHA256.metadata, default=())
 
     def mismatches(self, manifest: Manifest, fingerprint: str) -> list[str]:
-        """Return in what a dataset is not the one of this track; nothing where it is."""
+        """Return how a dataset differs from the one of this track; nothing where it does not."""
         settings = manifest.settings
         expected = {f"splits.{self.split}": str(self.rows), "resolution": str(self.resolution), **self.requires}
         found = {path: _at(settings, path) for path in expected}

@@ -18,9 +18,9 @@ class Convert:
     """Convert a dataset to another layout, pixel for pixel.
 
     The native layout is Parquet shards that Hugging Face datasets loads as they are. The published one is that of the
-    published archives, raw_latents.npy and images/; exact positives have no place there. The decoded one is uint8
-    memory maps, for training that decoding would slow down; where OUT is ROOT, they lie beside the images and are
-    found automatically.
+    published archives, raw_latents.npy and images/, without exact positives. The decoded one is uint8 memory maps, for
+    training that decoding would slow down; where OUT is ROOT, they are stored beside the images and found
+    automatically.
 
     Examples:
         ident3d convert data/small data/small --to decoded

@@ -28,7 +28,7 @@ class Doctor:
     """
 
     patience: float = PATIENCE_S
-    """Seconds that loading the libraries may take; what is not there by then counts as broken."""
+    """Seconds that loading the libraries may take; one that takes longer counts as broken."""
     json: bool = False
     """Print what is found as JSON."""
 

@@ -1,4 +1,4 @@
-"""``ident3d info``: what a folder holds, and what it makes of a conditional."""
+"""``ident3d info``: what a folder holds, and what matching in it makes of a conditional."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Info"]
 
-_ABOUT_IT = ("split", "scale", "draws", "seed", "plot")  # what is done with the conditional
+_OF_CONDITIONAL = ("split", "scale", "draws", "seed", "plot")  # options that need a conditional
 
 
 @dataclass(frozen=True)
 class Info:
     """Show what a dataset holds: splits, factors and their ranges, layout, provenance, fingerprints, size on disk.
 
-    With a conditional also what matching in this dataset makes of it: a target that is drawn from the conditional is
-    replaced by the nearest stored latents, which spreads positives more than asked for.
+    With a conditional, also show the one that matching in this dataset realises: a target that is drawn from the
+    conditional is replaced by the nearest stored latents, so that positives spread more than asked for.
 
     Examples:
         ident3d info sample
@@ -41,13 +41,13 @@ class Info:
     split: str = "train"
     """The split that positives are matched in."""
     scale: Literal["plain", "own"] = "plain"
-    """Match by plain distance, or with every factor divided by the conditional's own width in it."""
+    """Match by plain distance, or with every factor divided by the conditional's standard deviation in it."""
     draws: int = 20_000
     """Number of pairs to draw from the conditional."""
     seed: int = 0
     """Seed of the draws."""
     plot: Path | None = None
-    """Draw the standard deviations that were asked for and those that are realised to this image file."""
+    """Plot the standard deviations that were asked for and those that are realised to this image file."""
     json: bool = False
     """Print what is found as JSON."""
 
@@ -57,12 +57,10 @@ class Info:
             idle = [
                 f"--{option.name}"
                 for option in fields(self)
-                if option.name in _ABOUT_IT and not self._is_default(option)
+                if option.name in _OF_CONDITIONAL and not self._is_default(option)
             ]
             if idle:
-                raise ValueError(
-                    f"{', '.join(idle)} would change nothing without a conditional: give one with --conditional"
-                )
+                raise ValueError(f"{', '.join(idle)} have no effect without a conditional: give one with --conditional")
         if self.plot is not None:
             from ident3d.pairs.realised import check_plot
 
@@ -70,8 +68,8 @@ class Info:
         description = describe(self.root)
         realised = None if self.conditional is None else self._realised(self.conditional)
         if self.json:
-            told = description.to_json() | ({} if realised is None else {"realised_conditional": asdict(realised)})
-            write_json(told)
+            extra = {} if realised is None else {"realised_conditional": asdict(realised)}
+            write_json(description.to_json() | extra)
         else:
             tables = [description.table(), *([] if realised is None else [realised.table()])]
             sys.stdout.write("\n\n".join(tables) + "\n")

@@ -17,8 +17,8 @@ __all__ = ["Verify"]
 class Verify:
     """Check a dataset without rendering it again: files, checksums, ids, latents, and that every image decodes.
 
-    Prints one line for each thing that is wrong, and for each that nothing in the folder tells the right value of; a
-    dataset is sound where there is neither. Ends with exit status 1 if anything is wrong.
+    Prints one line for each fault, and one for each thing that nothing in the folder allows to check; a dataset is
+    sound where there is neither. The exit status is 1 if anything is wrong.
 
     Examples:
         ident3d verify data/small

@@ -1,6 +1,6 @@
 """Conditionals: the distribution of a positive's latents around its anchor's, on every kind of space.
 
-What each offers stands in :mod:`~ident3d.conditionals.conditional`, and how it is written as text in
+Their interface is in :mod:`~ident3d.conditionals.conditional`, and their form as text in
 :mod:`~ident3d.conditionals.text`. To add one whose factors are independent, with a density of any form, derive it from
 :class:`~ident3d.conditionals.FactorwiseConditional`.
 """

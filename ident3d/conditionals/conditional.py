@@ -1,4 +1,4 @@
-"""What every conditional is, the distribution of a positive around its anchor, and the scales of most of them."""
+"""The interface of a conditional, the distribution of a positive around its anchor, and the scales of most of them."""
 
 import math
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CONDITIONALS: Registry[Callable[..., "Conditional"]] = Registry("conditional")
-"""What makes a conditional, by the name that stands for it in text; see :mod:`ident3d.conditionals.text`."""
+"""What builds a conditional, by its name in text; see :mod:`ident3d.conditionals.text`."""
 
 
 class Coordinate(ABC):
@@ -127,7 +127,7 @@ class Conditional(ABC):
         """Raise ValueError if this conditional is not defined on ``space``, or its scales do not fit it."""
         if not isinstance(space, self.spaces):
             fitting = " or ".join(kind.__name__ for kind in self.spaces)
-            raise ValueError(f"{self} is not defined on {space}; it is on {fitting}")  # noqa: TRY004 - a Space of the wrong kind is a wrong value
+            raise ValueError(f"{self} is not defined on {space}; use {fitting}")  # noqa: TRY004 - a Space of the wrong kind is a wrong value
         if self.dim is not None and self.dim != space.dim:
             raise ValueError(f"{self} is given for {self.dim} factors, and {space} has {space.dim}")
 
@@ -147,8 +147,8 @@ class Conditional(ABC):
     def displacement_std(self, space: Space) -> tuple[float, ...]:
         """Return the standard deviation of z_pos - z for every factor, over anchors that are uniform on the space.
 
-        On the unbounded space it is the same for every anchor. It tells how far apart a pair is in each factor, and is
-        a natural length of that factor when pairs are matched.
+        On the unbounded space it is the same for every anchor. It says how far apart a pair is in each factor, and
+        is a natural length scale of that factor when pairs are matched.
 
         Raises:
             ValueError: on a sphere, for the conditionals whose displacement there is not known.
@@ -159,7 +159,7 @@ class Conditional(ABC):
     def mutual_information(self, space: Space) -> float:
         """Return the mutual information of z and z_pos in nats, for anchors z that are uniform on the space.
 
-        On a box the factors are independent and their informations add.
+        On a box the factors are independent, and the information of each adds up.
 
         Raises:
             ValueError: if the conditional is not defined on the space, or its mutual information is not known there.
@@ -176,13 +176,13 @@ class Conditional(ABC):
     def sample_unchecked(
         self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
     ) -> Float64[Tensor, "batch dim"]:
-        """Draw positives for anchors that lie in the space to the last digit."""
+        """Draw positives for anchors that are in the space to the last digit."""
 
     @abstractmethod
     def log_prob_unchecked(
         self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
     ) -> Float64[Tensor, " batch"]:
-        """Return log densities of points that lie in the space to the last digit."""
+        """Return log densities of points that are in the space to the last digit."""
 
     def __str__(self) -> str:
         numbers = (f"{field.name}={_text(getattr(self, field.name))}" for field in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -190,7 +190,7 @@ class Conditional(ABC):
 
     @classmethod
     def text_name(cls) -> str:
-        """Return what stands for this class in text: its name in CONDITIONALS, or ``package.module:Class``."""
+        """Return the name of this class in text: that in CONDITIONALS, or ``package.module:Class``."""
         names = (name for name, builder in CONDITIONALS.items() if builder is cls)
         return next(names, f"{cls.__module__}:{cls.__qualname__}")
 
@@ -220,15 +220,15 @@ def _text(value: float | tuple[float, ...]) -> str:
 
 
 REST = "rest"
-"""The name that stands for every column that no other name covers."""
+"""The name for every column that no other name covers."""
 
 
 def columns_by_name(names: Iterable[str], factors: Factors) -> dict[str, tuple[int, ...]]:
-    """Give every column of the factors to one name.
+    """Assign every column of the factors to one name.
 
-    A factor's own name goes before its group's, and its group's before :data:`REST`. So with the names "rotation",
-    "rotation_x" and "rest", column rotation_x belongs to "rotation_x", the other rotations to "rotation", and
-    everything else to "rest".
+    A factor's own name takes precedence over its group's, and its group's over :data:`REST`. So with the names
+    "rotation", "rotation_x" and "rest", column rotation_x belongs to "rotation_x", the other rotations to "rotation",
+    and everything else to "rest".
 
     Args:
         names: names of factors, names of groups, or "rest".
@@ -238,7 +238,7 @@ def columns_by_name(names: Iterable[str], factors: Factors) -> dict[str, tuple[i
         The columns of each name, in the order of ``names``.
 
     Raises:
-        ValueError: if a name is unknown or stands for no column, or a column has no name.
+        ValueError: if a name is unknown or covers no column, or a column has no name.
     """
     columns: dict[str, list[int]] = {name: [] for name in names}
     known = (*factors.names, *factors.groups, REST)
@@ -246,7 +246,7 @@ def columns_by_name(names: Iterable[str], factors: Factors) -> dict[str, tuple[i
     if unknown:
         raise ValueError(
             f"no factor or group is called {', '.join(unknown)}; the factors are {', '.join(factors.names)}, "
-            f"the groups {', '.join(factors.groups)}, and {REST} stands for all others"
+            f"the groups {', '.join(factors.groups)}, and {REST} means all others"
         )
     left_out = []
     for column, factor in enumerate(factors):

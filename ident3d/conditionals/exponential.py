@@ -200,7 +200,7 @@ class GeneralizedNormal(ExponentialPower):
 
     Attributes:
         p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.
-        scale: where the density has fallen by the factor e: one number, or one per factor.
+        scale: where the density has fallen by a factor of e: one number, or one per factor of variation.
     """
 
     p: float
@@ -246,7 +246,7 @@ class GeneralizedNormal(ExponentialPower):
         least 63% of its draws are kept, whatever p and the walls.
         """
         mass = position.abs()
-        beyond = (mass - 1).clamp_(min=0).mul_(math.e * self.p)  # share of a tail's mass that lies inside the draw
+        beyond = (mass - 1).clamp_(min=0).mul_(math.e * self.p)  # share of a tail's mass that is inside the draw
         distance = mass.clamp_(max=1).sub_(beyond.neg_().log1p_().div_(self.p))
         log_envelope = (distance > 1) * (distance - 1).mul_(self.p).add_(1)
         return torch.copysign(distance, position), log_envelope.sub_(distance.pow(self.p))
@@ -294,7 +294,7 @@ class Laplace(ExponentialPower):
         return self._at(two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator))
 
     def _at(self, mass: Tensor) -> Tensor:
-        """Return the x between which and 0 lies a share of a side's mass, signed like the side."""
+        """Return the x for which the given share of a side's mass is between 0 and x; both are signed like the side."""
         return mass.abs().neg_().log1p_().copysign_(mass)
 
     def log_mass(
@@ -330,7 +330,7 @@ class Normal(ExponentialPower):
 
     @property
     def scales(self) -> Scales:
-        """sqrt(2) sigma: where the density has fallen by the factor e."""
+        """sqrt(2) sigma: where the density has fallen by a factor of e."""
         if isinstance(self.sigma, tuple):
             return tuple(_SQRT_2 * sigma for sigma in self.sigma)
         return _SQRT_2 * self.sigma

@@ -1,7 +1,7 @@
 """The true mutual information of a positive pair's latents, which bounds what two encoders' embeddings can share.
 
-An InfoNCE estimate with K items never exceeds ln K, and pairs matched among N stored images carry at most ln N, so an
-estimate is to be reported beside its cap and beside the truth.
+An InfoNCE estimate with K items never exceeds ln K, and pairs matched among N stored images carry at most ln N, so
+report an estimate beside its cap and beside the truth.
 """
 
 from ident3d.conditionals.conditional import Conditional, check_conditional
@@ -13,8 +13,8 @@ __all__ = ["mutual_information_per_factor", "true_mutual_information"]
 def true_mutual_information(conditional: Conditional, space: Space) -> float:
     """Return the mutual information of z and z_pos in nats, for anchors z that are uniform on the space.
 
-    On a box the factors are independent and their informations add; each is a quadrature. On a sphere it is known
-    for :class:`~ident3d.VonMisesFisher`, for :class:`~ident3d.Normal` with one sigma, and for
+    On a box the factors are independent and the information of each adds up, computed by quadrature. On a sphere it is
+    known for :class:`~ident3d.VonMisesFisher`, for :class:`~ident3d.Normal` with one sigma, and for
     :class:`~ident3d.AnisotropicNormal` up to 0.001 nats; a conditional of your own may bring its own
     :meth:`~ident3d.Conditional.mutual_information`.
 

@@ -26,8 +26,8 @@ class Product(Conditional):
         groups, ``Product({(0, 1, 2): Normal(0.1), (3, 4): Uniform()})`` by columns.
 
     Args:
-        parts: the conditional of each factor, group or tuple of columns. A factor's name goes before its group's, and
-            "rest" stands for all others. Every column has one conditional. Pairs (key, conditional) do as well.
+        parts: the conditional of each factor, group or tuple of columns. A factor's name takes precedence over its
+            group's, and "rest" means all others. Every column has one conditional. Pairs (key, conditional) work too.
         factors: the factors that names refer to.
 
     Attributes:
@@ -114,7 +114,7 @@ def _names(pairs: Sequence[tuple[object, Conditional]]) -> list[str]:
     if len(names) != len(pairs):
         raise TypeError("the parts of a product are keyed by names or by columns, not by both")
     if len(set(names)) != len(names):
-        raise ValueError(f"every name may stand once, not {', '.join(names)}")
+        raise ValueError(f"every name may occur once, not {', '.join(names)}")
     return names
 
 
@@ -134,7 +134,7 @@ def _check_cover(pairs: Sequence[tuple[Columns, Conditional]]) -> None:
         )
     for columns, part in pairs:
         if part.dim is not None and part.dim != len(columns):
-            raise ValueError(f"{part} is given for {part.dim} factors, and stands for columns {list(columns)}")
+            raise ValueError(f"{part} is given for {part.dim} factors, and covers the columns {list(columns)}")
 
 
 CONDITIONALS.register("product", Product)

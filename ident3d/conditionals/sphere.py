@@ -1,4 +1,4 @@
-"""The conditionals that are at home on the sphere: von Mises-Fisher, and the anisotropic normal."""
+"""The conditionals that are defined by their density on the sphere: von Mises-Fisher, and the anisotropic normal."""
 
 import math
 from collections.abc import Callable
@@ -158,7 +158,7 @@ def mean_square_displacement(
 
 
 def _contour(z: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Lay the contour of each anchor's normaliser.
+    """Return the contour of integration of each anchor's normaliser.
 
     Args:
         z: anchors on the unit sphere.
@@ -280,7 +280,7 @@ class AnisotropicNormal(Conditional):
         return Normal(1 / math.sqrt(2 * self.precision))
 
     def on_unit_sphere(self, space: Sphere, device: torch.device) -> Float64[Tensor, " {space.dim}"]:
-        """Return the diagonal of the Lambda that does the same on the unit sphere."""
+        """Return the diagonal of the Lambda that gives the same density on the unit sphere."""
         return (as_tensor(self.precision, device) * space.radius**2).expand(space.dim)
 
     def sample_unchecked(

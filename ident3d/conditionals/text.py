@@ -16,10 +16,10 @@ The grammar is a small part of Python's, and nothing is evaluated::
 
 Names may be written as classes are, ``VonMisesFisher`` for ``von_mises_fisher``; ``vmf`` is short for it.
 
-A conditional of one's own needs no entry: ``package.module:Class`` imports the module and calls the class, which has to
+A conditional of your own needs no entry: ``package.module:Class`` imports the module and calls the class, which has to
 be derived from :class:`~ident3d.conditionals.Conditional`, with the numbers that are written. Nothing else is imported
-or called. A shorter name is one call away, ``CONDITIONALS.register("student_t", StudentT)``, where any function that
-returns a conditional will do; one that takes ``factors`` is given those that names refer to.
+or called. ``CONDITIONALS.register("student_t", StudentT)`` gives it a shorter name; any function that returns a
+conditional can be registered, and one with a parameter ``factors`` gets those that names refer to.
 """
 
 import ast
@@ -49,8 +49,8 @@ def parse(text: str, factors: Factors = FACTORS, *, may_import: bool = True) -> 
     """Return the conditional that a text describes; the inverse of ``str``.
 
     Args:
-        text: such as ``"normal(sigma=0.1)"`` or ``"my_lab.tails:StudentT(df=3, scale=0.2)"``; the grammar stands at
-            the top of this module.
+        text: such as ``"normal(sigma=0.1)"`` or ``"my_lab.tails:StudentT(df=3, scale=0.2)"``; the grammar is
+            in the docstring of this module.
         factors: the factors that names of factors and groups refer to.
         may_import: whether the module of a ``package.module:Class`` may be imported. Give False for a text from a file
             that somebody else may have written, such as a manifest: it is to run no code.
@@ -65,7 +65,7 @@ def parse(text: str, factors: Factors = FACTORS, *, may_import: bool = True) -> 
             ``may_import`` is False.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a conditional is described by a text, not by {type(text).__name__}")
+        raise TypeError(f"a conditional is described by a string, not by {type(text).__name__}")
     if len(text) > _LONGEST:
         raise ValueError(f"a conditional's text has at most {_LONGEST} characters, not {len(text)}")
     try:
@@ -89,7 +89,7 @@ def _tree(text: str) -> ast.expr:
 def _with_operators(text: str) -> str:
     """Replace the colon of every ``package.module:Class`` by @, an operator of Python, which a colon is not.
 
-    Within braces, the first colon of an item parts its key from its value.
+    Within braces, the first colon of an item separates its key from its value.
     """
     lines = text.splitlines(keepends=True)
     open_brackets: list[str] = []  # "{" until the key of an item has been read, then ":"
@@ -129,7 +129,7 @@ def _conditional(node: ast.expr, reading: _Reading) -> Conditional:
 
 
 def _entry(name: str) -> str:
-    """Return the name in the registry that a name stands for, whether it is written as a function or as a class."""
+    """Return the registered name that a name means, whether it is written as a function or as a class."""
     squeezed = _squeezed(name)
     return next((entry for entry in CONDITIONALS if _squeezed(entry) == squeezed), name)
 
@@ -140,7 +140,7 @@ def _squeezed(name: str) -> str:
 
 def _of_module(name: str, reading: _Reading) -> Builder:
     found = CONDITIONALS.find(name, may_import=reading.may_import)
-    # A text may come from a dataset that somebody else made: it is not to call whatever it names.
+    # Whatever else a text names is not called: it may come from a dataset that somebody else made.
     if not (isinstance(found, type) and issubclass(found, Conditional)):
         raise ValueError(f"{name} is not a class derived from ident3d.Conditional")  # noqa: TRY004 - the text is wrong
     return found
@@ -187,7 +187,7 @@ def _value(node: ast.expr, field: str, reading: _Reading) -> Any:
     if not any(isinstance(value, ast.Name | ast.Call | ast.BinOp) for value in node.values):
         names = [_name(key) for key in node.keys]
         if len(set(names)) != len(names):
-            raise ValueError(f"every name may stand once, not {', '.join(names)}")
+            raise ValueError(f"every name may occur once, not {', '.join(names)}")
         return per_factor(dict(zip(names, map(_number, node.values), strict=True)), field, reading.factors)
     keys = [_key(key) for key in node.keys]
     return list(zip(keys, (_conditional(value, reading) for value in node.values), strict=True))

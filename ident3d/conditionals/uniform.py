@@ -1,4 +1,4 @@
-"""The uniform conditional: a positive that knows nothing of its anchor."""
+"""The uniform conditional: a positive that is independent of its anchor."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class _Anywhere(Coordinate):
 class Uniform(Conditional):
     """The uniform conditional: the positive is uniform on the space, wherever the anchor is.
 
-    In a :class:`~ident3d.Product` it stands for style factors of which a pair shares nothing.
+    In a :class:`~ident3d.Product` it is for style factors that the images of a pair do not share.
     """
 
     spaces: ClassVar[tuple[type[Space], ...]] = (Box, Sphere)

@@ -200,7 +200,7 @@ def main(names: list[str]) -> None:
     """Load modules one after another and write down what is found: the program that :func:`probe` starts.
 
     For each it writes two JSON lines to its standard output: ``{"loading": NAME}`` before, and
-    ``{"loaded": NAME, ...}`` after. Who reads them can tell which library ended the process, or never came back. What
+    ``{"loaded": NAME, ...}`` after. From these, :func:`probe` knows which library ended the process, or hung. What
     the libraries print themselves goes nowhere.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -39,7 +39,7 @@ class Processor:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory in bytes; None where the system does not tell.
+    """Memory in bytes; None where the system does not say.
 
     Attributes:
         total: that of the machine.

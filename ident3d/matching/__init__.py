@@ -20,7 +20,7 @@ of growing size, the recall of the approximate ones (:attr:`PairIndex.recall`), 
 "hnsw", and 1,417 by comparing all points; both approximate ones found all of 1,000 neighbours. Building took 0.25 s
 for "exact" and 26 s for "hnsw".
 
-A backend of one's own is a :class:`Backend`, named ``package.module:Class`` or added to :data:`BACKENDS`.
+A backend of your own is a :class:`Backend`, named ``package.module:Class`` or added to :data:`BACKENDS`.
 """
 
 from ident3d.matching.index import BACKENDS, PairIndex

@@ -122,7 +122,7 @@ class BoxTree:
 
 
 def _by_parent(corners: _Floats) -> _Floats:
-    """Lay (L, d) corners out as (d, ceil(L / FAN), FAN); places without a box are infinitely far from everything."""
+    """Arrange (L, d) corners as (d, ceil(L / FAN), FAN); places without a box are infinitely far from everything."""
     missing = -len(corners) % FAN
     padded = np.pad(corners, ((0, missing), (0, 0)), constant_values=np.inf)
     return np.ascontiguousarray(padded.T.reshape(corners.shape[1], -1, FAN))
@@ -167,7 +167,7 @@ class CellBackend(Backend):
 
     @classmethod
     def check_device(cls, device: torch.device | str) -> torch.device:
-        """Return the CPU or a GPU of FAISS's."""
+        """Return the CPU, or a GPU that FAISS can search on."""
         return faiss_device(device)
 
     @classmethod
@@ -249,7 +249,7 @@ def _inverted_lists(coordinates: _Floats, order: _Integers, first: _Integers) ->
 
 
 def _rows_of_cells(found: NearCells, queries: int) -> _Integers:
-    """Lay pairs out as one row of cells for each query, filled up with -1."""
+    """Arrange pairs as one row of cells for each query, filled up with -1."""
     counts = np.bincount(found.query, minlength=queries)
     place = np.arange(len(found.query)) - (np.cumsum(counts) - counts)[found.query]
     rows = np.full((queries, counts.max(initial=0)), -1)

@@ -41,7 +41,7 @@ def faiss_library() -> Any:
         import faiss
     except ImportError as error:
         raise MissingDependencyError(
-            "faiss", "match pairs with this backend (backend='torch' does without)", None
+            "faiss", "match pairs with this backend (backend='torch' does not need it)", None
         ) from error
     return faiss
 
@@ -131,7 +131,7 @@ class FaissBackend(Backend):
 
     @classmethod
     def check_device(cls, device: torch.device | str) -> torch.device:
-        """Return the CPU or a GPU of FAISS's."""
+        """Return the CPU, or a GPU that FAISS can search on."""
         return faiss_device(device)
 
     @classmethod
@@ -233,7 +233,7 @@ class GpuFlatBackend(Backend):
 
     @classmethod
     def check_device(cls, device: torch.device | str) -> torch.device:
-        """Return a GPU of FAISS's; ValueError if it sees no such GPU."""
+        """Return a GPU that FAISS can search on; ValueError if it sees no such GPU."""
         wanted = named_device(device)
         check_gpu(wanted)
         return wanted

@@ -31,7 +31,7 @@ def check_options(backend: str, device: torch.device | str, threads: int | None,
     """Return how a backend is to run, before anything is built.
 
     Raises:
-        TypeError: if device, threads or effort are of another kind.
+        TypeError: if device, threads or effort are of another type.
         ValueError: if there is no such backend, it does not run on this device, threads or effort are below 1, or an
             effort is asked of a backend that always looks at everything.
     """
@@ -110,10 +110,10 @@ class PairIndex:
     """Matches targets to the nearest of N stored latents, by sum(((a - b) / scale)^2).
 
     The index holds latents / scale, rounded to float32, and distances between such rows are compared in float64. Of
-    several latents at one distance, equal ones say, the lowest id is the match. So every exact backend returns the
-    same ids.
+    several latents at one distance, for example equal ones, the lowest id is the match. So every exact backend returns
+    the same ids.
 
-    Backends, of which :mod:`ident3d.matching` tells when to choose which:
+    Backends; :mod:`ident3d.matching` says when to choose which:
 
     * "exact" (default): FAISS over the cells of a k-d tree, or over all points on a GPU. Always right.
     * "torch": all points, on any device that torch has float64 on, without FAISS. Always right.
@@ -140,7 +140,7 @@ class PairIndex:
         device: where the search runs.
 
     Raises:
-        TypeError: if latents or scale are not numbers, or device, threads or effort of another kind.
+        TypeError: if latents or scale are not numbers, or device, threads or effort of another type.
         ValueError: if latents are NaN, infinite, fewer than two, or not (N, d), scale does not fit or is not
             positive, there is no such backend, or not on this device, or threads or effort are not usable.
         MissingDependencyError: if FAISS is needed and not installed.
@@ -284,7 +284,7 @@ class PairIndex:
 
 
 def check_index(index: Any, latents: Tensor) -> None:
-    """Say what is wrong with what is to match the given (N, d) latents.
+    """Check that an index can match targets to the given (N, d) latents.
 
     Raises:
         TypeError: if it is not an index.

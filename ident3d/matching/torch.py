@@ -10,7 +10,7 @@ from ident3d.matching.points import Backend, Options, Points, is_settled
 __all__ = ["TorchBackend"]
 
 _CANDIDATES = 3  # the answer, the excluded anchor, and a witness that nothing else is as near
-_GROUP = 64  # points whose least distance stands for them at first: a minimum is cheaper than a sort
+_GROUP = 64  # points that their least distance represents at first: a minimum is cheaper than a sort
 _DISTANCES_AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 27}
 
 
@@ -39,7 +39,7 @@ class TorchBackend(Backend):
 
     @classmethod
     def check_device(cls, device: torch.device | str) -> torch.device:
-        """Return a device of torch's; ValueError if it is not there."""
+        """Return a device that torch can use here; ValueError for any other."""
         return usable_device(device)
 
     @classmethod
@@ -63,7 +63,7 @@ class TorchBackend(Backend):
         wide = queries.double()
         own = wide.square().sum(1, keepdim=True)
         distances = torch.addmm(self._norms, wide, self._transposed, alpha=-2).view(len(queries), -1, _GROUP)
-        # The few least of all lie in the few groups with the least minima.
+        # The few least of all are in the few groups with the least minima.
         groups = min(_CANDIDATES, distances.shape[1])
         nearest = distances.amin(2).topk(groups, largest=False).indices
         members = distances.gather(1, nearest[:, :, None].expand(-1, -1, _GROUP)).view(len(queries), -1)

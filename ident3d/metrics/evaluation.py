@@ -164,7 +164,7 @@ class Targets:
             if factor.is_circular:
                 if np.abs(values).max() > 1 + 1e-6:
                     raise ValueError(
-                        f"{factor.name} lies on a circle, so its raw latents lie in [-1, 1]; "
+                        f"{factor.name} is circular, so its raw latents lie in [-1, 1]; "
                         f"got values from {values.min()} to {values.max()}"
                     )
                 columns += [np.cos(np.pi * values), np.sin(np.pi * values)]

@@ -70,7 +70,7 @@ def information(
     Args:
         embeddings: (N, d) embeddings of the anchors.
         embeddings_pos: (N, d) embeddings of the positives; the width may differ.
-        ids: (N,) integers, one a pair, that decide the halves; the row numbers where None.
+        ids: (N,) integers, one per pair, that decide the halves; the row numbers where None.
         items: number of items K that a positive is told apart from, itself included; fewer where the scored half has
             fewer. The estimate cannot exceed ln K.
         true: the true mutual information of the latents in nats, for the share kept.

@@ -42,7 +42,7 @@ Correlation = Literal["pearson", "spearman"]
 
 @dataclass(frozen=True)
 class Matching:
-    """Which embedding dimension stands for which factor.
+    """Which embedding dimension is matched to which factor.
 
     Attributes:
         factors: (M,) positions of the matched factors; M is the smaller of the numbers of factors and dimensions.
@@ -238,10 +238,10 @@ def _column_ranks(values: Array) -> Array:
 def correlation_statistic(matching: Matching, embeddings: Array, columns: Array, targets: Targets) -> Statistic:
     """Return the correlation of each factor with its dimension, for one matching.
 
-    A draw in which the correlation turns round counts as negative. Factors without a dimension are 0.
+    A draw in which the correlation changes its sign counts as negative. Factors without a dimension are 0.
 
     Args:
-        matching: which dimension stands for which factor.
+        matching: which dimension is matched to which factor.
         embeddings: (N, d) standardised dimensions.
         columns: (N, C) target columns.
         targets: whose columns they are.
@@ -265,7 +265,7 @@ def rank_correlation_statistic(matching: Matching, ranks: Array, target_ranks: A
     makes.
 
     Args:
-        matching: which dimension stands for which factor.
+        matching: which dimension is matched to which factor.
         ranks: (N, d) standardised ranks of the dimensions.
         target_ranks: (N, C) ranks of the targets, see :func:`circular_ranks`.
         targets: whose columns they are.
@@ -322,7 +322,7 @@ def _of_all_factors(of_matched: Array, matching: Matching) -> Array:
 
 
 def _rank_slope(standardised: Array) -> float:
-    """Return N over the standard deviation that the ranks had, from the standing of the lowest, tied or not."""
+    """Return N over the standard deviation that the ranks had, from the value of the lowest, tied or not."""
     rows, lowest = len(standardised), float(standardised.min())
     tied = int((standardised == lowest).sum())
     return 0.0 if tied == rows else 2 * rows * lowest / (tied - rows)

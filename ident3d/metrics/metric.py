@@ -1,6 +1,6 @@
 """The contract of a metric, and what is needed to judge its numbers: 95% intervals and the chance level.
 
-A metric of one's own is a subclass of :class:`FactorMetric` with one number per factor, and an entry in
+A metric of your own is a subclass of :class:`FactorMetric` with one number per factor, and an entry in
 :data:`~ident3d.metrics.METRICS`::
 
     class BestPixel(FactorMetric):
@@ -11,7 +11,7 @@ A metric of one's own is a subclass of :class:`FactorMetric` with one number per
 
     METRICS.register("best", BestPixel())
 
-Intervals speak of other rows of the same distribution. A metric that is a function of row means, see
+Intervals are about other rows of the same distribution. A metric that is a function of row means, see
 :class:`Statistic`, has them from bootstrap draws that cost one row of a matrix product each; for any other they follow,
 to first order, from leaving out a twentieth of the rows at a time.
 """

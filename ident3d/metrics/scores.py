@@ -144,10 +144,10 @@ def score(
         factors: the factors of the latents' columns; where None, 3DIdent's for ten columns, and nameless ones on
             lines for any other number (see :func:`~ident3d.factors.plain_factors`).
         protocol: "ident3d-1" (halves by a hash of the id), "paper" (the first 4,096 rows, fitted on their first half
-            and scored on their second; fewer rows where there are fewer), or a protocol of one's own.
+            and scored on their second; fewer rows where there are fewer), or a protocol of your own.
         extras: names of further metrics: "nonlinear_r2" and "dci", which are slower; one that was registered in
             :data:`METRICS`; or ``package.module:attribute``, where an instance of a :class:`Metric` is.
-        ceiling: the scores of a supervised encoder on the same rows, to stand beside these.
+        ceiling: the scores of a supervised encoder on the same rows, to be shown beside these.
         fingerprint: fingerprint of the dataset, carried along.
 
     Returns:
@@ -228,7 +228,7 @@ def _check_comparable(ceiling: Scores, evaluation: Evaluation, fingerprint: str 
     theirs = (ceiling.protocol, ceiling.rows, ", ".join(ceiling.metrics["r2"].value.per_factor), ceiling.fingerprint)
     for what, own, other in zip(("protocol", "rows", "factors", "fingerprint"), ours, theirs, strict=True):
         if own != other and None not in (own, other):
-            raise ValueError(f"the ceiling cannot stand beside these scores: {what} {other}, not {own}")
+            raise ValueError(f"the ceiling is not comparable with these scores: {what} {other}, not {own}")
 
 
 def _with_ceiling(metric: MetricScores, ceiling: MetricScores | None) -> MetricScores:

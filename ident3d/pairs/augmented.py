@@ -141,8 +141,8 @@ class SimCLRViews:
         fitting = fits.any(dim=1)
         sizes = torch.stack([heights.gather(1, first)[:, 0], widths.gather(1, first)[:, 0]], dim=1)
         sizes = torch.where(fitting[:, None], sizes, torch.tensor(whole, dtype=torch.int64, device=sizes.device))
-        room = torch.tensor([height, width], dtype=torch.int64, device=sizes.device) - sizes
-        corners = torch.where(fitting[:, None], (place * (room + 1)).long().minimum(room), room // 2)
+        spare = torch.tensor([height, width], dtype=torch.int64, device=sizes.device) - sizes
+        corners = torch.where(fitting[:, None], (place * (spare + 1)).long().minimum(spare), spare // 2)
         return torch.cat([corners, sizes], dim=1)
 
     def _distort(self, views: Tensor, generator: torch.Generator) -> Tensor:

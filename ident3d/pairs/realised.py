@@ -127,12 +127,12 @@ class RealisedConditional:
 
 
 def check_plot(path: str | Path) -> None:
-    """Say what keeps a plot from being drawn to a file, before anything is computed for it.
+    """Check that a plot can be drawn to a file, before anything is computed for it.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
         FileNotFoundError: if there is no folder for it.
-        ValueError: if it is a folder, or of no kind of image that can be drawn to.
+        ValueError: if it is a folder, or not an image of a kind that can be drawn.
     """
     try:
         from matplotlib.figure import Figure

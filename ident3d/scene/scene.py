@@ -41,12 +41,12 @@ class Camera:
     """A perspective camera; the world's z axis is up in the image.
 
     Attributes:
-        location: where it stands.
+        location: where it is.
         target: the point in the middle of the image.
         lens_mm: focal length in millimetres.
         sensor_mm: width of the sensor in millimetres, for the longer side of the image.
-        clip_start: distance from which on things are seen.
-        clip_end: distance up to which things are seen.
+        clip_start: distance at which things start to be visible.
+        clip_end: distance up to which things are visible.
     """
 
     location: Vector = (8.0, 0.0, 8.0)
@@ -100,7 +100,7 @@ class SceneObject:
         name: unique in the scene.
         shape: name of its mesh, one of ``ident3d.scene.meshes.SHAPES``.
         scale: size in units of the mesh.
-        location: where its origin lies.
+        location: where its origin is.
         rotation: Euler angles about x, y and z, applied in this order.
         colour: linear RGB.
         material: what it is made of.
@@ -276,7 +276,7 @@ _LAMPS: dict[str, type[Lamp]] = {lamp.kind: lamp for lamp in (SunLamp, AreaLamp,
 
 @dataclass(frozen=True)
 class _LightLayout:
-    """A light as it stands in JSON."""
+    """A light as it is written in JSON."""
 
     name: str
     kind: str
@@ -296,7 +296,7 @@ class _LightLayout:
 
 @dataclass(frozen=True)
 class _SceneLayout:
-    """A scene as it stands in JSON."""
+    """A scene as it is written in JSON."""
 
     camera: Camera
     bodies: tuple[SceneObject, ...]

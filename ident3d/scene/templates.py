@@ -1,7 +1,7 @@
 """Templates of objects and lights, in which numbers may be bound to factors.
 
 A template with the values of the factors gives an object or a light of one scene. Numbers that may be bound are
-typed :data:`Bindable`; each template lists them as its ``bindings``, with the range that they have to lie in, so that
+typed :data:`Bindable`; each template lists them as its ``bindings``, with the range that they have to be in, so that
 a world can check that every value of a factor is one that its template takes.
 """
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Bindable = float | str
-"""A number, or the name of the factor that it is bound to: the factor's physical value stands here."""
+"""A number, or the name of the factor that it is bound to: the factor's physical value is used."""
 BindableVector = tuple[Bindable, Bindable, Bindable]
 FactorValues = Mapping[str, float]
 """The physical value of every factor, by its name."""
@@ -212,7 +212,7 @@ class ObjectTemplate:
         shape: name of its mesh, one of ``ident3d.scene.meshes.SHAPES``.
         scale: size in units of the mesh.
         colour: its colour.
-        location: where its origin lies, before ``offset``.
+        location: where its origin is, before ``offset``.
         offset: added to ``location``.
         rotation: Euler angles about x, y and z, applied in this order.
         material: what it is made of.

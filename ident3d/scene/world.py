@@ -4,7 +4,7 @@ A :class:`World` is a scene in which some numbers are bound to factors. A varian
 lights, colours or materials is another instance, or another file of JSON, and no other code: nothing here or in a
 renderer knows a factor by its column.
 
-In JSON, which stands in manifests and in the files that ``python -m render --world`` takes, an object is one of the
+In JSON, as in manifests and in the files that ``python -m render --world`` takes, an object is one of the
 "bodies", its colour its "paint", and a light's sampling weight its "draws".
 """
 
@@ -95,9 +95,9 @@ def _lights() -> tuple[LightTemplate, ...]:
 class World:
     """The factors of a dataset and the scenes that they make; by default those of 3DIdent.
 
-    Every factor has to stand somewhere in the scene, and every name in the scene has to be a factor's: a latent
+    Every factor has to be bound somewhere in the scene, and every name in the scene has to be a factor's: a latent
     without effect, or an effect without a latent, is a mistake in the description. A number that is bound to a factor
-    has to take all of the factor's range: a saturation lies in [0, 1], a scale is positive.
+    has to take all of the factor's range: a saturation is in [0, 1], a scale is positive.
 
     Attributes:
         factors: one for each column of the latents.
@@ -171,7 +171,7 @@ class World:
         Raises:
             ValueError: all that is wrong with the data, a line for each fault: fields that are missing or unknown,
                 values of another type or out of range, names that occur twice, lights aimed at nothing, and factors
-                that are not there, stand nowhere, or have a range that their place does not take.
+                that are not there, are bound nowhere, or have a range that their place does not take.
         """
         layout, faults = parse(_WorldLayout, data, where)
         if layout is None:
@@ -201,7 +201,7 @@ class World:
 
 @dataclass(frozen=True)
 class _ObjectTemplateLayout:
-    """A template of an object as it stands in JSON."""
+    """A template of an object as it is written in JSON."""
 
     name: str
     shape: str
@@ -236,7 +236,7 @@ class _ObjectTemplateLayout:
 
 @dataclass(frozen=True)
 class _LightTemplateLayout:
-    """A template of a light as it stands in JSON."""
+    """A template of a light as it is written in JSON."""
 
     name: str
     kind: str
@@ -271,7 +271,7 @@ class _LightTemplateLayout:
 
 @dataclass(frozen=True)
 class _WorldLayout:
-    """A world as it stands in JSON."""
+    """A world as it is written in JSON."""
 
     factors: Factors
     hue_map: HueMap
@@ -321,13 +321,13 @@ def _idle_factors(
     bound = {name for _, _, name in _bindings(objects, lights)}
     idle = [name for name in names if name not in bound]
     if idle:
-        yield f"nothing is bound to {', '.join(idle)}: every factor has to stand somewhere in the scene"
+        yield f"nothing is bound to {', '.join(idle)}: every factor has to be bound to a number of the scene"
 
 
 def _faults_between_parts(data: Any) -> list[str]:
     """Return what is wrong between the parts of a world of which some are wrong in themselves.
 
-    Names count although the rest of what they name is wrong, so that no fault is told that comes of another.
+    Names count although the rest of what they name is wrong, so that no fault is reported that follows from another.
     """
     lists = {key: _list_of(data, key) for key in ("factors", "bodies", "lights")}
     names = {

@@ -232,7 +232,7 @@ def _latents(manifest: Manifest) -> str:
 
 
 def _quality(quality: Mapping[str, Any]) -> str | None:
-    """Return the plain settings of a quality; what is nested stands in the manifest."""
+    """Return the plain settings of a quality; what is nested is in the manifest."""
     plain = [
         f"{key.replace('_', ' ')} {value}" for key, value in quality.items() if isinstance(value, str | int | float)
     ]

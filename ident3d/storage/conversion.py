@@ -49,9 +49,9 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
 
     Args:
         root: the dataset, in any layout, or "sample".
-        out: the folder to make, new or empty. A decoded cache may also go into ``root`` itself: it then lies beside
-            the images that it was made from, and is made again if these have changed.
-        to: "native": Parquet shards; "published": raw_latents.npy and images/, which leaves exact positives behind;
+        out: the folder to make, new or empty. A decoded cache may also go into ``root`` itself: it is then
+            stored beside the images that it was made from, and is made again if these have changed.
+        to: "native": Parquet shards; "published": raw_latents.npy and images/, without exact positives;
             "decoded": uint8 memory maps.
         rows_per_shard: images in a shard of the native layout.
 
@@ -85,7 +85,7 @@ def convert(root: str | Path, out: str | Path, to: Target, *, rows_per_shard: in
 def _write(source: StoredDataset, place: Path, to: Target, rows_per_shard: int) -> None:
     """Write a dataset in the layout ``to``, which takes the name ``place`` when it is whole."""
     if to == "published" and source.has_positives:
-        _LOG.warning("the published layout has no place for exact positives: they are left behind")
+        _LOG.warning("the published layout cannot hold exact positives: they are left out")
     writers: dict[Target, _Writer] = {
         "native": partial(write_native, rows_per_shard=rows_per_shard),
         "published": write_published,
@@ -130,13 +130,13 @@ def _open(folder: Path, to: Target) -> StoredDataset:
 
 
 def _place(folder: Path, target: Path, to: Target) -> Path:
-    """Return the folder that is made; ValueError where something else lies there."""
+    """Return the folder that is made; ValueError where something else is there."""
     source, out = folder.resolve(), target.resolve()
     beside = f"to put a decoded cache beside the images of {folder}, give it as OUT too, with --to decoded"
     if out == source and to != "decoded":
         raise ValueError(f"OUT is the dataset itself, {folder}: give another folder ({beside})")
     if out != source and out.is_relative_to(source):
-        raise ValueError(f"OUT {target} lies inside of the dataset {folder}: give another folder ({beside})")
+        raise ValueError(f"OUT {target} is inside the dataset {folder}: give another folder ({beside})")
     there = next(part for part in (target, *target.parents) if part.exists())
     if not there.is_dir():
         raise ValueError(f"OUT {target} is not a folder: {there} is a file; give a folder that is new or empty")

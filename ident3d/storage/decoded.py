@@ -1,4 +1,4 @@
-"""The decoded cache: images as one uint8 memory map a split, for training that decoding would slow down."""
+"""The decoded cache: images as one uint8 memory map per split, for training that decoding would slow down."""
 
 import hashlib
 import io
@@ -78,7 +78,7 @@ _SCHEMA_VERSION = 1
 
 
 def array_path(folder: Path, split: str, array: str) -> Path:
-    """Return where an array of a cache lies: "pixels", "latents", "ids", "pixels_pos" or "latents_pos"."""
+    """Return the path of an array of a cache: "pixels", "latents", "ids", "pixels_pos" or "latents_pos"."""
     return folder / f"{split}-{array}.npy"
 
 
@@ -109,7 +109,7 @@ class CacheRecord:
         write_text(folder / _RECORD, codec.dumps(codec.sealed(codec.to_json(self))))
 
     def is_of(self, root: Path, split: str) -> bool:
-        """Return whether the split was decoded from what lies in ``root``, or nothing of it lies there."""
+        """Return whether the split was decoded from the images in ``root``, or there are none."""
         signature = source_signature(root, split, with_sizes=bool(self.checksums))
         return signature is None or signature == self.signatures.get(split)
 
@@ -190,8 +190,8 @@ class DecodedSplit(DecodedImages, StoredSplit):
         split: name of the split.
 
     Raises:
-        DatasetError: if an array is missing or damaged, the arrays disagree in length, or the shards that lie beside
-            the cache are no longer those that it was made from.
+        DatasetError: if an array is missing or damaged, the arrays disagree in length, or the images beside the
+            cache are no longer those that it was made from.
     """
 
     layout = "decoded"
@@ -201,8 +201,8 @@ class DecodedSplit(DecodedImages, StoredSplit):
         self._open(root, split)
         if not CacheRecord.read(root / CACHE_FOLDER).is_of(root, split):
             raise DatasetError(
-                f"the decoded cache of the split {split!r} was not made from what lies beside it in {root} now: make "
-                f"it again (ident3d convert {root} {root} --to decoded), or remove {root / CACHE_FOLDER}"
+                f"the decoded cache of the split {split!r} was not made from the images beside it in {root}: make it "
+                f"again (ident3d convert {root} {root} --to decoded), or remove {root / CACHE_FOLDER}"
             )
         try:
             check_finite(self.latents, f"{root}, {split}: latents", self.factors.names)

@@ -14,10 +14,10 @@ from ident3d.storage.split import StoredSplit
 __all__ = ["LAYOUTS", "SAMPLE", "no_dataset", "open_split", "resolve_root", "splits_of"]
 
 SAMPLE = "sample"
-"""The root that stands for the small dataset inside the package."""
+"""The root that means the small dataset inside the package."""
 
 LAYOUTS: Mapping[str, tuple[Callable[[Path], list[str]], Callable[[Path, str], StoredSplit]]] = {
-    "decoded": (decoded_splits, DecodedSplit),  # first: where a cache lies beside the shards, it is the fast one
+    "decoded": (decoded_splits, DecodedSplit),  # first: where a cache is beside the shards, it is the fast one
     "native": (native_splits, NativeSplit),
     "published": (published_splits, PublishedSplit),
 }
@@ -25,7 +25,7 @@ LAYOUTS: Mapping[str, tuple[Callable[[Path], list[str]], Callable[[Path, str], S
 
 
 def resolve_root(root: str | Path) -> Path:
-    """Return the folder that ``root`` stands for, as an absolute path; "sample" is the dataset inside the package.
+    """Return the folder that ``root`` means, as an absolute path; "sample" is the dataset inside the package.
 
     Absolute, so that the folder is still found when the process, or a worker of it, changes its working directory.
 

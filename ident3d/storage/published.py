@@ -1,4 +1,4 @@
-"""The layout of the published archives: ``raw_latents.npy`` beside ``images/NNNNNN.png``, a folder a split."""
+"""The layout of the published archives: ``raw_latents.npy`` beside ``images/NNNNNN.png``, one folder per split."""
 
 import hashlib
 import os
@@ -165,9 +165,9 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def write_published(source: StoredDataset, folder: Path, advance: Callable[[], object]) -> None:
-    """Write a dataset as ``raw_latents.npy``, ``latents.npy`` and ``images/`` a split, and a manifest beside them.
+    """Write a dataset as ``raw_latents.npy``, ``latents.npy`` and ``images/`` per split, and a manifest beside them.
 
-    Exact positives have no place in this layout and are left out.
+    This layout cannot hold exact positives; they are left out.
 
     Args:
         source: the dataset.
@@ -193,7 +193,7 @@ def write_published(source: StoredDataset, folder: Path, advance: Callable[[], o
 
 
 def read_checksums(root: Path) -> dict[str, str] | None:
-    """Return the SHA-256 of files of the published layout by their paths below ``root``; None where none are told.
+    """Return the SHA-256 of files of the published layout by their paths below ``root``; None where there are none.
 
     Raises:
         DatasetError: if the file that holds them is damaged, or names something outside of ``root``.

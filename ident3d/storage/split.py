@@ -27,7 +27,7 @@ _UNKNOWN = "a conditional that is not recorded"
 
 
 class StoredImages(ABC):
-    """Images on disk, one a row, and the latents that they show.
+    """Images on disk, one per row, and the latents that they show.
 
     Attributes:
         latents: (N, d) float32 raw latents.
@@ -64,7 +64,7 @@ class StoredSplit(StoredImages):
         layout: "native", "published" or "decoded".
         root: the folder.
         split: name of the split.
-        manifest: the manifest that lies in the folder, or None where there is none.
+        manifest: the manifest in the folder, or None where there is none.
         factors: what the columns of the latents are.
         ids: (N,) int64, index of each row within the split as it was planned.
         latents: (N, d) float32 raw latents.
@@ -83,7 +83,7 @@ class StoredSplit(StoredImages):
         return None
 
     def provenance(self) -> Manifest:
-        """Return the manifest, or what can be told of this split where the folder has none."""
+        """Return the manifest, or what is known of this split where the folder has none."""
         if self.manifest is not None:
             return self.manifest
         digest = hashlib.sha256(np.ascontiguousarray(self.latents, dtype="<f4").tobytes()).hexdigest()
@@ -101,7 +101,7 @@ class StoredSplit(StoredImages):
         return self.provenance().fingerprint(self.split)
 
     def _render(self) -> Mapping[str, Any]:
-        """Return what the layout alone tells about how its images were made."""
+        """Return what the layout alone says about how its images were made."""
         return {}
 
 
@@ -111,7 +111,7 @@ class StoredDataset:
 
     Attributes:
         splits: the splits by name.
-        manifest: the dataset's manifest, or what can be told where it has none.
+        manifest: the dataset's manifest, or what is known of it where there is none.
     """
 
     splits: Mapping[str, StoredSplit]
@@ -172,13 +172,13 @@ class StoredDataset:
 
 
 def manifest_of(splits: Sequence[StoredSplit]) -> Manifest:
-    """Return the manifest of the dataset that ``splits`` make up, or what can be told of it where it has none."""
+    """Return the manifest of the dataset that ``splits`` make up, or what is known of it where it has none."""
     told = [split.provenance() for split in splits]
     if splits[0].positives is not None and told[0].pairs is None:
         told = [replace(manifest, pairs=_UNKNOWN) for manifest in told]
     if splits[0].manifest is not None:
         return told[0]
-    # What can be told of a split without a manifest has one split, and one digest of its latents.
+    # What is known of a split without a manifest has one split, and one digest of its latents.
     counts = {split: count for manifest in told for split, count in manifest.splits.items()}
     digests = {
         split: manifest.latents[split]
@@ -209,7 +209,7 @@ def read_array(path: Path, advice: str, mode: Literal["r", "c"] = "r") -> npt.ND
 
 
 def checked_latents(latents: npt.NDArray[Any], factors: Factors, where: str) -> npt.NDArray[np.float32]:
-    """Return latents as :func:`~ident3d.latents.check_latents` does; DatasetError that says where they lie."""
+    """Return latents as :func:`~ident3d.latents.check_latents` does; DatasetError that says where they are."""
     try:
         return check_latents(latents, factors)
     except ValueError as error:

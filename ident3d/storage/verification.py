@@ -1,4 +1,4 @@
-"""Verification of a dataset on disk: everything that can be told without rendering it again."""
+"""Verification of a dataset on disk: everything that can be checked without rendering it again."""
 
 import hashlib
 import os
@@ -241,7 +241,7 @@ class VerificationReport:
 
     Attributes:
         faults: one line for each thing that is wrong.
-        unchecked: one line for each thing that nothing in the folder tells the right value of.
+        unchecked: one line for each thing that nothing in the folder allows to check.
     """
 
     faults: tuple[str, ...]
@@ -262,7 +262,7 @@ def verify(
     from the seed where there is one, no row of latents is in two splits, and the manifest is as it was written. Of the
     native layout: every planned shard is there and listed once, with the checksum and the ids of the manifest, made
     with its settings, and nothing else is. Of a conversion to the published layout: every file has its checksum. Of a
-    decoded cache: every file has its checksum, and where the images that it was made from lie beside it, the pixels are
+    decoded cache: every file has its checksum, and where the images that it was made from are beside it, the pixels are
     theirs.
 
     Args:
@@ -309,7 +309,7 @@ class _Verification:
     faults: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     latents: dict[str, list[npt.NDArray[np.float32]]] = field(default_factory=dict)
-    is_sealed: bool | None = None  # whether the manifest is as it was written; None where it does not tell
+    is_sealed: bool | None = None  # whether the manifest is as it was written; None where it has no checksum
 
     def read_manifest(self) -> Manifest | None:
         path = self.root / MANIFEST_NAME
@@ -390,7 +390,7 @@ class _Verification:
         if silent:
             self.unchecked.append(
                 f"{self.root / MANIFEST_NAME}: whether {_shown(silent)} were made with its settings, which they do not "
-                "tell"
+                "record"
             )
 
     def missing_splits(self, manifest: Manifest, there: set[str]) -> None:
@@ -402,7 +402,7 @@ class _Verification:
         ]
 
     def without_manifest(self, splits: Mapping[str, list[str]]) -> None:
-        """Say what a folder without a manifest cannot tell, and whether it had one."""
+        """Report what cannot be checked without a manifest, and whether there was one."""
         for split in splits["native"]:
             try:
                 had_one = any(ShardReader(path).settings for path in shard_paths(self.root, split))
@@ -461,7 +461,7 @@ class _Verification:
         try:
             stored = LAYOUTS[layout][1](self.root, split)
         except (DatasetError, FileNotFoundError) as error:
-            if str(error) not in self.faults:  # an unreadable manifest or record is told once
+            if str(error) not in self.faults:  # an unreadable manifest or record is reported once
                 self.faults.append(str(error))
             return
         where = f"{self.root}, {split} ({layout})"
@@ -481,7 +481,7 @@ class _Verification:
             self.against_source(stored)
 
     def against_source(self, cached: StoredSplit) -> None:
-        """Check that the pixels of a decoded cache are those of the images that lie beside it."""
+        """Check that the pixels of a decoded cache are those of the images beside it."""
         for layout in ("native", "published"):
             find, opened = LAYOUTS[layout]
             if cached.split not in find(self.root):
@@ -492,7 +492,7 @@ class _Verification:
                 return  # the check of that layout says so
             if different:
                 self.faults.append(
-                    f"{cached.place(different[0])} is not the image that lies beside the cache ({len(different)} such "
+                    f"{cached.place(different[0])} is not the image beside the cache ({len(different)} such "
                     f"rows): convert the dataset again, or remove {self.root / CACHE_FOLDER}"
                 )
             return

@@ -164,7 +164,7 @@ class Members(ABC):
 
         Raises:
             SubmissionError: if it cannot be read.
-            ValueError: if it is not an array of the kind that its name stands for.
+            ValueError: if it is not an array of the kind that its name promises.
         """
         with self._reading(name) as file:
             data = file.read(_MAX_HEADER_BYTES)

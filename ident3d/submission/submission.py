@@ -1,6 +1,6 @@
 """Submissions: embeddings of a split, with the ids of its samples and a description, as a folder or one file.
 
-Everything that is wrong with a submission is said at once, a line each, and what was expected.
+Everything that is wrong with a submission is reported at once, one line per fault, with what was expected.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Metadata:
         split: the split that was embedded.
         seeds: seeds of the training runs, one for each array of embeddings.
         revision: 1 for the first under that name, counted up.
-        steps: optimisation steps; None where the word does not apply.
+        steps: optimisation steps; None where it does not apply.
         training_fingerprint: fingerprint of the training split; None where it has none.
         compute: what a training run took; None where it was not measured.
         links: web addresses of paper, code and weights.
@@ -199,7 +199,7 @@ class Submission:
 
         Raises:
             FileNotFoundError: if there is none.
-            SubmissionError: everything that is wrong with it, a line each.
+            SubmissionError: everything that is wrong with it, one line per fault.
         """
         submission, faults = cls._examine(Path(path))
         if submission is None:

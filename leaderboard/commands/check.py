@@ -35,11 +35,11 @@ class Check:
         for name, text in generate(board).items():
             path = self.board / name
             if not path.is_file() or path.read_bytes() != text.encode():
-                faults.append(f"{name} does not belong to the entries: run python -m leaderboard build")
+                faults.append(f"{name} is not up to date with the entries: run python -m leaderboard build")
         if self.json:
             write_json({"sound": not faults, "entries": len(board.entries), "faults": faults})
         elif faults:
             sys.stdout.write("\n  - ".join([f"{self.board}:", *faults]) + "\n")
         else:
-            sys.stdout.write(f"{len(board.entries)} entries, all sound; the generated files belong to them\n")
+            sys.stdout.write(f"{len(board.entries)} entries, all sound; the generated files are up to date\n")
         return EXIT_FAILED if faults else EXIT_OK

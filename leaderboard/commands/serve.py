@@ -16,7 +16,7 @@ __all__ = ["Serve", "server"]
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve the page on this machine, built anew for every request, until Ctrl-C.
+    """Serve the page on this machine, built again for every request, until Ctrl-C.
 
     Examples:
         python -m leaderboard serve

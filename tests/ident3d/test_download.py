@@ -172,7 +172,7 @@ def test_a_part_that_is_longer_than_the_file_is_thrown_away(source, server, tmp_
 def test_it_gives_up_when_nothing_new_comes_and_keeps_what_came(source, server, tmp_path, waits):
     server.cuts = [4000] + [0] * 5
     root = tmp_path / "root"
-    with pytest.raises(DatasetError, match=r"stopped at 4,000 bytes .* kept in .*run it again to go on"):
+    with pytest.raises(DatasetError, match=r"stopped at 4,000 bytes .* kept in .*run it again to resume"):
         download_published(root, ["train"], source=server.url)
     assert waits == [0, 1, 3, 7, 15]
     assert not (root / "train").exists()

@@ -82,7 +82,7 @@ def test_a_damaged_entry_takes_no_other_down(board_of, folder, make_entry):
 
 
 def test_no_board(tmp_path):
-    with pytest.raises(FileNotFoundError, match="make the folder to begin a new one"):
+    with pytest.raises(FileNotFoundError, match="make the folder to start a new one"):
         Board.read(tmp_path / "none")
 
 
@@ -140,7 +140,7 @@ def test_nobody_else_revises_an_entry(board_of, make_entry):
 def test_the_same_embeddings_under_another_name(board_of, make_entry):
     first = make_entry("Mine")
     board_of(first)
-    with pytest.raises(BoardError, match="stand under mine, yours"):
+    with pytest.raises(BoardError, match="were submitted as mine, yours"):
         board_of(make_entry("Yours", embeddings_sha256=first.embeddings_sha256))
 
 

@@ -98,7 +98,7 @@ class TestBuildAndCheck:
     def test_build_then_check(self, call, board_of, make_entry, folder, capsys):
         board_of(make_entry())
         assert call("check") == 1
-        assert "index.html does not belong to the entries" in capsys.readouterr().out
+        assert "index.html is not up to date with the entries" in capsys.readouterr().out
         assert call("build") == 0
         assert call("check") == 0
         assert "1 entries, all sound" in capsys.readouterr().out
@@ -115,7 +115,7 @@ class TestBuildAndCheck:
         found = json.loads(capsys.readouterr().out)
         assert found["entries"] == 1
         assert any("changed after it was written" in fault for fault in found["faults"])
-        assert any("README.md does not belong to the entries" in fault for fault in found["faults"])
+        assert any("README.md is not up to date with the entries" in fault for fault in found["faults"])
         assert call("build") == 0, "a damaged entry stops nothing"
 
     def test_a_stale_page(self, call, board_of, make_entry, folder, capsys):

@@ -10,7 +10,7 @@ from ident3d.__main__ import main
 @pytest.mark.parametrize("option", [("--split", "val"), ("--scale", "own"), ("--draws", "-5"), ("--seed", "3")])
 def test_options_of_a_conditional_that_is_not_given(native, caplog, option):
     assert main(["info", str(native.root), *option]) == 2
-    assert f"{option[0]} would change nothing without a conditional: give one with --conditional" in caplog.text
+    assert f"{option[0]} have no effect without a conditional: give one with --conditional" in caplog.text
 
 
 @pytest.mark.parametrize("plot", ["realised.foo", "realised", "."])

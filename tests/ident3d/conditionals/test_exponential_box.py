@@ -217,7 +217,7 @@ def test_draws_and_densities_on_a_gpu():
 
 def test_bad_input_is_refused():
     z = torch.zeros(4, 3)
-    with pytest.raises(ValueError, match=r"von_mises_fisher\(kappa=1.0\) is not defined on Box.*it is on Sphere"):
+    with pytest.raises(ValueError, match=r"von_mises_fisher\(kappa=1.0\) is not defined on Box.*use Sphere"):
         VonMisesFisher(1.0).sample(z, Box(3), seeded(0))
     with pytest.raises(ValueError, match=r"given for 2 factors.*has 3"):
         Normal([0.1, 0.2]).sample(z, Box(3), seeded(0))

@@ -85,12 +85,12 @@ def test_products_on_the_unbounded_space():
         ({"position": Normal(0.1), "colour": Normal(0.2)}, "no factor or group is called colour.*the groups position"),
         ({"position": Normal(0.1)}, "nothing is given for rotation_x, .*ground_hue"),
         ({**{group: Normal(0.1) for group in FACTORS.groups}, "rest": Normal(1)}, "no column is left for rest"),
-        ({"position": Normal([0.1, 0.2]), "rest": Uniform()}, r"2 factors, and stands for columns \[0, 1, 2\]"),
+        ({"position": Normal([0.1, 0.2]), "rest": Uniform()}, r"2 factors, and covers the columns \[0, 1, 2\]"),
         ({(0, 1): Normal(0.1), (1, 2): Normal(0.1)}, r"each once, not \[0, 1\], \[1, 2\]"),
         ({(0, 2): Normal(0.1)}, "0, 1, ... each once"),
         ({}, "not none"),
         ({(): Normal(0.1), (0,): Normal(0.1)}, "each once"),
-        ([("position", Normal(0.1)), ("position", Normal(0.2))], "may stand once"),
+        ([("position", Normal(0.1)), ("position", Normal(0.2))], "may occur once"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(parts, message):
@@ -115,5 +115,5 @@ def test_parts_of_the_wrong_kind_are_refused(parts, message):
 def test_a_product_must_fit_the_space():
     with pytest.raises(ValueError, match="given for 10 factors"):
         CONTENT_STYLE.check(Box(9))
-    with pytest.raises(ValueError, match="it is on Sphere"):
+    with pytest.raises(ValueError, match="use Sphere"):
         Product({(0, 1): VonMisesFisher(1.0)}).check(Box(2))

@@ -105,7 +105,7 @@ def test_names_refer_to_the_factors_given():
         ("normal(sigma={position: 1})", "nothing is given for rotation_x"),
         ("normal(sigma={position: 1, nose: 1, rest: 1})", "no factor or group is called nose"),
         ("normal(sigma={position: -1, rest: 1})", "sigma of position must be positive"),
-        ("normal(sigma={position: 1, position: 2, rest: 1})", "may stand once"),
+        ("normal(sigma={position: 1, position: 2, rest: 1})", "may occur once"),
         ("normal(sigma={1: 1})", "name of a factor or group, found 1"),
         ("normal(sigma={**a})", "found nothing"),
         ("normal()", r"normal\(sigma\) needs sigma"),
@@ -139,7 +139,7 @@ def test_texts_that_make_no_sense_are_refused(text, message):
 
 
 def test_a_text_is_a_string():
-    with pytest.raises(TypeError, match="described by a text, not by Normal"):
+    with pytest.raises(TypeError, match="described by a string, not by Normal"):
         parse(Normal(0.1))
 
 

@@ -145,5 +145,5 @@ class TestBadInput:
             metrics.score(**{"latents": mixed[0], "embeddings": mixed[1], **changes})
 
     def test_physical_values_of_a_circle(self, rng, circle):
-        with pytest.raises(ValueError, match="turn lies on a circle"):
+        with pytest.raises(ValueError, match="turn is circular"):
             metrics.affine_r2(rng.uniform(-3, 3, (50, 1)), rng.normal(size=(50, 2)), factors=circle)

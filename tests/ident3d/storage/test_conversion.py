@@ -135,7 +135,7 @@ def test_exact_positives_go_along_where_there_is_a_place_for_them(native_pairs, 
         assert data.provenance.pairs == "normal(sigma=0.1)"
     with caplog.at_level(logging.WARNING):
         convert(native_pairs.root, tmp_path / "c", "published")
-    assert "left behind" in caplog.text
+    assert "they are left out" in caplog.text
     assert ThreeDIdent(tmp_path / "c").provenance.pairs is None
     assert_same(native_pairs, tmp_path / "c", "published")
 
@@ -179,7 +179,7 @@ def test_a_stale_cache_is_noticed_and_made_again(request, layout, tmp_path, make
     shutil.rmtree(moved / "data", ignore_errors=True)
     shutil.rmtree(moved / "train", ignore_errors=True)
     shutil.copytree(other.root, moved, dirs_exist_ok=True)
-    with pytest.raises(DatasetError, match=r"was not made from what lies beside it .*ident3d convert .* --to decoded"):
+    with pytest.raises(DatasetError, match=r"was not made from the images beside it .*ident3d convert .* --to decoded"):
         ThreeDIdent(moved)
     convert(moved, moved, "decoded")
     np.testing.assert_array_equal(ThreeDIdent(moved).pixels(np.arange(71)), other.pixels["train"])
@@ -189,7 +189,7 @@ def test_a_stale_cache_is_noticed_and_made_again(request, layout, tmp_path, make
 def test_a_cache_of_images_that_changed_under_the_same_latents_is_stale(native, make_native, tmp_path):
     convert(native.root, native.root, "decoded")
     shutil.copytree(make_native(tmp_path / "larger", side=9).root, native.root, dirs_exist_ok=True)
-    with pytest.raises(DatasetError, match="was not made from what lies beside it"):
+    with pytest.raises(DatasetError, match="was not made from the images beside it"):
         ThreeDIdent(native.root, "test")
 
 
@@ -296,7 +296,7 @@ def test_images_in_other_formats_keep_their_pixels(tmp_path, make_native):
 def test_out_must_be_new_or_empty(native, published, tmp_path):
     with pytest.raises(ValueError, match="OUT is the dataset itself"):
         convert(native.root, native.root, "published")
-    with pytest.raises(ValueError, match=r"lies inside of the dataset .*to put a decoded cache beside"):
+    with pytest.raises(ValueError, match=r"is inside the dataset .*to put a decoded cache beside"):
         convert(native.root, native.root / "decoded", "decoded")
     with pytest.raises(ValueError, match=r"holds something else already \(test\)"):
         convert(native.root, published.root, "published")

@@ -366,7 +366,7 @@ class TestDecoded:
         assert verify(root).faults == ()
         assert "decoded: whether its files are as they were written" in verify(root).unchecked[0]
         _flip(root / "decoded" / "train-pixels.npy", -1)
-        assert "row 11, is not the image that lies beside the cache" in "\n".join(verify(root).faults)
+        assert "row 11, is not the image beside the cache" in "\n".join(verify(root).faults)
 
     def test_an_image_that_was_replaced_makes_it_stale(self, tmp_path):
         root = convert(_write(tmp_path / "native", MANIFEST), tmp_path / "published", "published")
@@ -374,7 +374,7 @@ class TestDecoded:
         assert verify(root).is_sound
         path = root / "train" / "images" / "05.png"
         path.write_bytes(encode_png(np.zeros((8, 8, 3), np.uint8)))  # of another size
-        assert "was not made from what lies beside it" in "\n".join(verify(root).faults)
+        assert "was not made from the images beside it" in "\n".join(verify(root).faults)
         convert(root, root, "decoded")
         assert not np.load(root / "decoded" / "train-pixels.npy")[5].any()
 

@@ -142,7 +142,7 @@ class TestMetadata:
             (b"[]", "expected an object with the fields"),
             (b'{"schema_version": NaN}', "NaN is not a JSON number"),
             (b'{"schema_version": 1e999}', "the number 1e999 is too large"),
-            (b'{"metadata": 1, "metadata": 2}', "the key 'metadata' stands twice"),
+            (b'{"metadata": 1, "metadata": 2}', "the key 'metadata' occurs twice"),
             (b"[" * 100_000, "not strict JSON"),
             (b'{"schema_version": 2, "metadata": {}, "sha256": {}}', "schema_version is 2; this ident3d reads 1"),
             (b'{"schema_version": 1, "metadata": {}, "sha256": []}', "sha256 must map"),
