@@ -97,7 +97,8 @@ class ThreeDIdent(_ImagesWithLatents):
 
     Args:
         root: a folder in the native layout (rendered with ``python -m render``) or the published one, with or
-            without a decoded cache; or "sample" for the 1,024 + 256 images at 64x64 that come with ident3d.
+            without a decoded cache; the folder of one split in the published layout; or "sample" for the 1,024 + 256
+            images at 64x64 that come with ident3d.
         split: "train" or "test".
         transform: applied to the PIL image of an item; None leaves it as it is.
         download: fetch the published archives into ``root`` first, unless they are there.

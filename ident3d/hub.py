@@ -1,5 +1,6 @@
 """Datasets on the Hugging Face hub, in the native layout."""
 
+import glob
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -12,7 +13,7 @@ from ident3d.dataset import ThreeDIdent, check_transform
 from ident3d.errors import DatasetError, MissingDependencyError
 from ident3d.storage.card import CARD_NAME
 from ident3d.storage.layouts import SAMPLE, resolve_root
-from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, native_splits
+from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, native_splits, shard_paths
 
 if TYPE_CHECKING:
     import datasets
@@ -125,12 +126,12 @@ def _fetched(repository: str | Path, split: str, revision: str | None) -> Path:
         from huggingface_hub import snapshot_download
     except ModuleNotFoundError as error:
         raise MissingDependencyError("huggingface_hub", "read a dataset of the Hugging Face hub", "hub") from error
-    wanted = [MANIFEST_NAME, CARD_NAME, f"{DATA_FOLDER}/{split}-*.parquet"]
+    wanted = [MANIFEST_NAME, CARD_NAME, f"{DATA_FOLDER}/{glob.escape(str(split))}-*.parquet"]
     try:
         folder = Path(snapshot_download(str(repository), repo_type="dataset", revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # what the hub's client raises is one of these
         raise _unreachable(repository, error) from error
-    if not list(folder.glob(wanted[-1])):
+    if not shard_paths(folder, split):
         has_manifest = (folder / MANIFEST_NAME).exists()
         there = list(Manifest.read(folder).splits) if has_manifest else native_splits(folder)
         raise _without(f"{repository} on the hub", split, there)
@@ -143,13 +144,11 @@ def _streamed(repository: str | Path, split: str, revision: str | None) -> "data
         import datasets
     except ModuleNotFoundError as error:
         raise MissingDependencyError("datasets", "stream a dataset of the Hugging Face hub", "hub") from error
-    if folder is not None and not native_splits(folder):
-        raise DatasetError(
-            f"{folder} holds no dataset in the native layout, {DATA_FOLDER}/*.parquet, which streaming takes: "
-            "ident3d convert makes it of any other"
-        )
     try:
-        splits = datasets.load_dataset(str(folder or repository), streaming=True, revision=revision)
+        if folder is None:
+            splits = datasets.load_dataset(str(repository), streaming=True, revision=revision)
+        else:
+            splits = datasets.load_dataset("parquet", data_files=_shard_patterns(folder), streaming=True)
     except (OSError, ValueError) as error:
         if folder is not None:
             raise DatasetError(f"{folder} cannot be read by Hugging Face datasets: {error}") from error
@@ -162,6 +161,17 @@ def _streamed(repository: str | Path, split: str, revision: str | None) -> "data
     if missing:
         raise DatasetError(f"{repository} lacks the columns {', '.join(missing)}; it has {', '.join(columns)}")
     return rows
+
+
+def _shard_patterns(folder: Path) -> dict[str, list[str]]:
+    """Return what `datasets` takes for the shards of each split: patterns, in which a folder may be named "[a]"."""
+    splits = native_splits(folder)
+    if not splits:
+        raise DatasetError(
+            f"{folder} holds no dataset in the native layout, {DATA_FOLDER}/*.parquet, which streaming takes: "
+            "ident3d convert makes it of any other"
+        )
+    return {split: [glob.escape(str(path)) for path in shard_paths(folder, split)] for split in splits}
 
 
 def _without(where: str, split: str, there: Sequence[str]) -> ValueError:

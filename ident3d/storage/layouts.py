@@ -8,7 +8,7 @@ from ident3d.errors import DatasetError
 from ident3d.storage.decoded import DecodedSplit, decoded_splits
 from ident3d.storage.manifest import native_splits
 from ident3d.storage.native import NativeSplit
-from ident3d.storage.published import PublishedSplit, published_splits
+from ident3d.storage.published import PublishedSplit, is_published_split, published_splits
 from ident3d.storage.split import StoredSplit
 
 __all__ = ["LAYOUTS", "SAMPLE", "no_dataset", "open_split", "resolve_root", "splits_of"]
@@ -60,7 +60,8 @@ def open_split(root: str | Path, split: str) -> StoredSplit:
     """Open a split of a dataset.
 
     Args:
-        root: a folder in the native or the published layout, one with a decoded cache, or "sample".
+        root: a folder in the native or the published layout, one with a decoded cache, or "sample"; or the folder of
+            one split in the published layout.
         split: "train" or "test".
 
     Raises:
@@ -69,17 +70,28 @@ def open_split(root: str | Path, split: str) -> StoredSplit:
         ValueError: if it has no such split; the message says which it has.
     """
     folder = resolve_root(root)
+    there = splits_of(folder)
+    if not there and is_published_split(folder):
+        if folder.name != split:
+            raise ValueError(
+                f"{folder} is the folder of the split {folder.name!r}: ask for that one, or give the folder that it is "
+                f"in for the split {split!r}"
+            )
+        folder, there = folder.parent, splits_of(folder.parent)
     for splits, layout in LAYOUTS.values():
         if split in splits(folder):
             return layout(folder, split)
-    there = splits_of(folder)
     if not there:
         raise no_dataset(folder)
     raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(there)}")
 
 
 def no_dataset(folder: Path) -> DatasetError:
-    """Return the error of a folder that is there and holds no dataset."""
+    """Return the error of a folder that is there and holds no dataset; it may be one split of the published layout."""
+    if is_published_split(folder):
+        return DatasetError(
+            f"{folder} holds no dataset but one split of it: give the folder that it is in, {folder.parent}"
+        )
     return DatasetError(
         f"{folder} holds no dataset: expected data/*.parquet, or raw_latents.npy and images/ in a folder for each "
         "split (train/, test/)"

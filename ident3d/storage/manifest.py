@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,20 @@ def shard_name(split: str, number: int, total: int) -> str:
 
 def native_splits(root: Path) -> list[str]:
     """Return the splits of which at least one shard is there."""
-    matches = (_SHARD.fullmatch(path.name) for path in (root / DATA_FOLDER).glob("*.parquet"))
-    return sorted({match["split"] for match in matches if match}, reverse=True)
+    return sorted({split for _, split in _shards(root)}, reverse=True)
 
 
 def shard_paths(root: Path, split: str) -> list[Path]:
     """Return the shards of a split that are there, in order."""
-    return sorted((root / DATA_FOLDER).glob(f"{split}-?????-of-?????.parquet"))
+    return sorted(path for path, name in _shards(root) if name == split)
+
+
+def _shards(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the shards that are there, and the split of each."""
+    for path in (root / DATA_FOLDER).glob("*.parquet"):
+        match = _SHARD.fullmatch(path.name)
+        if match:
+            yield path, match["split"]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ __all__ = [
     "RAW_LATENTS",
     "PublishedSplit",
     "image_name",
+    "is_published_split",
     "published_folder",
     "published_splits",
     "read_checksums",
@@ -50,16 +51,17 @@ def image_name(index: int, count: int) -> str:
 
 def published_folder(root: Path, split: str) -> Path | None:
     """Return the folder of a split in the published layout, or None where there is none."""
-    return next((folder for folder in (root / split, root / _NESTED / split) if _is_split(folder)), None)
+    return next((folder for folder in (root / split, root / _NESTED / split) if is_published_split(folder)), None)
 
 
 def published_splits(root: Path) -> list[str]:
     """Return the splits that are there in the published layout."""
     folders = (folder for parent in (root, root / _NESTED) if parent.is_dir() for folder in parent.iterdir())
-    return sorted({folder.name for folder in folders if _is_split(folder)}, reverse=True)
+    return sorted({folder.name for folder in folders if is_published_split(folder)}, reverse=True)
 
 
-def _is_split(folder: Path) -> bool:
+def is_published_split(folder: Path) -> bool:
+    """Return whether a folder is that of one split in the published layout."""
     return not folder.name.startswith(".") and (folder / RAW_LATENTS).is_file() and (folder / IMAGES_FOLDER).is_dir()
 
 

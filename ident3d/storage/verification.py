@@ -19,7 +19,7 @@ from ident3d.files import sha256_of
 from ident3d.latents import check_latents, sample_latents
 from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
 from ident3d.storage.images import check_integrity, decode
-from ident3d.storage.layouts import LAYOUTS, resolve_root
+from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
 from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, shard_paths
 from ident3d.storage.native import ShardReader
 from ident3d.storage.published import CHECKSUMS, read_checksums
@@ -283,7 +283,7 @@ def verify(
     splits = {layout: find(folder) for layout, (find, _) in LAYOUTS.items()}
     has_manifest = os.path.lexists(folder / MANIFEST_NAME)
     if not has_manifest and not any(splits.values()):
-        raise DatasetError(f"{folder} holds no dataset: no {MANIFEST_NAME}, and no images in any layout")
+        raise no_dataset(folder)
     verification = _Verification(folder, tick)
     manifest = verification.read_manifest() if has_manifest else None
     if manifest is not None and (splits["native"] or not any(splits.values())):

@@ -104,6 +104,21 @@ def test_streaming_gives_the_same_rows_in_order(request, folder, native_pairs, s
         assert latents.dtype == torch.float32
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_folder_may_be_named_like_a_pattern(folder, published, tmp_path, streaming):
+    (tmp_path / "Dx" / "d").mkdir(parents=True)  # what the pattern would find
+    (tmp_path / "[D]x").mkdir()
+    moved = shutil.move(folder, tmp_path / "[D]x" / "d [0-9]")
+    items = list(from_hub(moved, "test", streaming=streaming, transform=as_tensor))
+    np.testing.assert_array_equal(torch.stack([image for image, _ in items]), published.pixels["test"])
+
+
+def test_a_split_of_a_repository_is_no_pattern(repository):
+    for pattern in ("t*", "[t]est"):
+        with pytest.raises(ValueError, match=r"has no split .*; it has train, test"):
+            from_hub(repository, pattern)
+
+
 def test_workers_share_the_shards_of_a_stream(folder):
     stream = from_hub(folder, streaming=True, transform=as_tensor)
     loader = DataLoader(stream, batch_size=10, num_workers=2, multiprocessing_context="fork")
