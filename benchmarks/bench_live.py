@@ -7,9 +7,12 @@ over 8-bit sRGB values, mean and minimum over images: at 224x224 beside images o
 beside those of the slow ray caster in tests/ident3d/live.
 """
 
+import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -92,11 +95,26 @@ def cycles(size: int, quality: str, folder: Path) -> Callable[[Latents], list[np
     def render(latents: Latents) -> list[npt.NDArray[np.uint8]]:
         images = []
         for row in latents:
-            path.write_bytes(blender.render(world.scene(row), seed=0))
+            with _silence():
+                path.write_bytes(blender.render(world.scene(row), seed=0))
             images.append(_pixels(path))
         return images
 
     return render
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what Blender writes of its progress from standard output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 def tallies(bench: Bench, size: int, folder: Path) -> dict[str, Tally]:

@@ -23,7 +23,11 @@ from ident3d.scene.world import World
 __all__ = ["QUALITIES", "LiveRenderer", "render"]
 
 QUALITIES = {"draft": 2, "standard": 3, "fine": 4}
-"""The grid of sub-pixels of each quality. At 64x64 a draft is 43 dB from the exact image, standard 48, fine 51."""
+"""The grid of sub-pixels of each quality.
+
+PSNR at 64x64 beside grid 8, mean and minimum over 96 latents: draft 43 and 38 dB, standard 48 and 42, fine 51 and 45.
+The least is where the object is next to the square lamp.
+"""
 
 _GRIDS = (2, 3, 4, 8)
 _MEMORY = {"cpu": 16 << 20, "cuda": 1 << 30}  # bytes: what stays in a core's cache, and what keeps a GPU busy
@@ -33,9 +37,9 @@ _MOST_PIXELS = 2**31 - 1  # the queue counts pixels in int32
 class LiveRenderer:
     """Renders the images of latents, again and again.
 
-    The images are those of Cycles with an infinite number of samples but for noise of the grid: 49 dB at 224x224 and 48
-    at 64x64 with the quality standard. An image depends on its latents alone: it is the same alone and in any batch.
-    Batches are split into parts of bounded memory.
+    The images are those of Cycles with infinitely many samples but for what the grid leaves out; with the quality
+    standard they are 49 dB from reference images of 224x224. An image depends on its latents alone: it is the same alone
+    and in any batch. Batches are split into parts of bounded memory.
 
     Args:
         resolution: width and height in pixels.

@@ -18,7 +18,7 @@ from ident3d.scene.world import World
 DATA = Path(__file__).parent / "data"
 RESOLUTION = 64
 SAMPLES = 256
-ROWS = 3
+ROWS = 4
 """Images in data/, of the first latents of seed 2026."""
 
 _RAYS_AT_ONCE = 512
