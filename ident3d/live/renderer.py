@@ -38,8 +38,8 @@ class LiveRenderer:
     """Renders the images of latents, again and again.
 
     The images are those of Cycles with infinitely many samples but for what the grid leaves out; with the quality
-    standard they are 49 dB from reference images of 224x224. An image depends on its latents alone: it is the same alone
-    and in any batch. Batches are split into parts of bounded memory.
+    standard they are 49 dB from reference images of 224x224. An image depends on its latents alone: it is the same
+    alone and in any batch. Batches are split into parts of bounded memory.
 
     Args:
         resolution: width and height in pixels.
