@@ -3,7 +3,8 @@
 A command is a frozen dataclass of options with a ``run`` method; its docstring and the field docs are its help, and the
 docstring ends with a section "Examples:" of command lines that can be typed as they are. Exit status 0: done; 1: the
 work failed, or the answer is no; 2: the command line or its input is not usable; 130: ended by Ctrl-C. With ``--json``
-there is one JSON document on the standard output and nothing else; messages go to the standard error.
+there is one JSON document on the standard output and nothing else; messages go to the standard error. Names from files
+and folders are shown by commands as they are: what could steer a terminal is escaped here, for all of them.
 """
 
 import contextlib
@@ -14,9 +15,10 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, Union
+from typing import Annotated, Any, Protocol, TextIO, Union
 
 import tyro
 
@@ -35,6 +37,7 @@ __all__ = [
     "examples_of",
     "main",
     "parse",
+    "printable",
     "write_json",
 ]
 
@@ -94,7 +97,9 @@ def main(
     given = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows ASCII alone shows what it lacks as escapes
         sys.stdout.reconfigure(errors="backslashreplace")
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(_PrintableFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
     for package in _PACKAGES:
         logging.getLogger(package).setLevel(
             logging.INFO
@@ -106,7 +111,7 @@ def main(
                 status = _complete(program, loaded, given)
             else:
                 command = parse(program, description, loaded, given)
-                with _modules_of_this_folder():
+                with _modules_of_this_folder(), _printable_output():
                     status = command.run()
         finally:
             sys.stdout.flush()  # here, where a reader that is gone can be told from a failure
@@ -124,6 +129,79 @@ def main(
         _LOG.error("error: %s", error)
         return EXIT_FAILED
     return status
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """Return text with all but printable characters, line breaks and tabs escaped, so that it cannot steer a terminal.
+
+    Args:
+        text: whatever comes from outside, the names in a manifest for example.
+        encoding: what the terminal knows; characters that it lacks are escaped too.
+
+    Returns:
+        The text with escapes as JSON has them, so that JSON stays the same JSON.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if _is_shown(c, encoding) else _escaped(c) for c in text)
+
+
+def _is_shown(character: str, encoding: str) -> bool:
+    if character in "\n\t":
+        return True
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return character.isprintable()
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{int.from_bytes(units[k : k + 2], 'big'):04x}" for k in range(0, len(units), 2))
+
+
+class _PrintableFormatter(logging.Formatter):
+    """A formatter of messages that cannot steer a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), getattr(sys.stderr, "encoding", None) or "utf-8")
+
+
+class _PrintableStream:
+    """A stream of text that cannot steer a terminal; all but the writing is that of the stream below."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; return its length."""
+        self._stream.write(printable(text, self._stream.encoding or "utf-8"))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def _printable_output() -> Iterator[None]:
+    """Escape, in what a command prints and in its warnings, whatever could steer a terminal."""
+    plain = warnings.formatwarning
+
+    def format_printable(*details: Any, **named: Any) -> str:
+        return printable(plain(*details, **named), getattr(sys.stderr, "encoding", None) or "utf-8")
+
+    warnings.formatwarning = format_printable
+    try:
+        with contextlib.redirect_stdout(_PrintableStream(sys.stdout)):
+            yield
+    finally:
+        warnings.formatwarning = plain
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 import json
+import logging
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -102,6 +104,72 @@ def test_messages_reach_stderr_of_a_real_process():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: sigma is -1\n")
+
+
+HOSTILE = "a\x1b[2J\r\x07\u202eb\x9bc\U000e0001\udcffd"
+ESCAPED = "a\\u001b[2J\\u000d\\u0007\\u202eb\\u009bc\\udb40\\udc01\\udcffd"
+
+
+def test_what_could_steer_a_terminal_is_escaped_and_json_stays_json():
+    assert commandline.printable(HOSTILE) == ESCAPED
+    assert commandline.printable("Ümläut\n\tof two lines") == "Ümläut\n\tof two lines"
+    assert commandline.printable("Ümläut", "ascii") == "\\u00dcml\\u00e4ut"
+    text = json.dumps({"name": HOSTILE + "Ü"}, ensure_ascii=False)
+    for encoding in ("utf-8", "ascii"):
+        assert json.loads(commandline.printable(text, encoding)) == {"name": HOSTILE + "Ü"}
+
+
+@dataclass(frozen=True)
+class Shout:
+    """Say what is said.
+
+    Examples:
+        work shout
+    """
+
+    def run(self) -> int:
+        sys.stdout.writelines([HOSTILE, "\n"])
+        print(HOSTILE)  # noqa: T201 - one more way to the standard output
+        commandline.write_json([HOSTILE])
+        warnings.warn(HOSTILE, stacklevel=1)
+        logging.getLogger("ident3d.shout").warning("%s", HOSTILE)
+        raise ValueError(HOSTILE)
+
+
+def test_whatever_a_command_says_is_escaped():
+    code = (
+        "import sys; sys.path.insert(0, 'tests/ident3d'); import test_commandline as t;"
+        "from ident3d import commandline;"
+        "sys.exit(commandline.main('work', 'Works.', {'work': t.Work, 'shout': t.Shout}, ['shout']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    *plain, document = done.stdout.split("\n", 2)
+    assert plain == [ESCAPED, ESCAPED]
+    assert json.loads(document) == [HOSTILE]
+    assert "\x1b" not in document
+    said = done.stderr.splitlines()
+    assert said[0].endswith(f"UserWarning: {ESCAPED}")
+    assert said[-2:] == [ESCAPED, f"error: {ESCAPED}"]
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ("ident3d", "info", "{}"),
+        ("render", "verify", "{}"),
+        ("baselines", "export", "{}", "encoder.onnx"),
+        ("leaderboard", "check", "--board", "{}"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_program_lets_a_name_steer_the_terminal(tmp_path, program):
+    words = [word.format(f"{tmp_path}/\x1b[2J\u202e") for word in program]
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert "\\u001b[2J\\u202e" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 def test_the_examples_of_a_command_are_read_off_its_docstring():

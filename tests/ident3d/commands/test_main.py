@@ -253,4 +253,6 @@ def test_a_terminal_that_knows_ascii_alone_shows_any_path(tmp_path):
     command = [sys.executable, "-m", "ident3d", "info", str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert b"\\xdcml\\xe4ut" in done.stdout
+    assert b"\\u00dcml\\u00e4ut" in done.stdout
+    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, check=True)
+    assert json.loads(done.stdout)["root"] == str(folder)
