@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 # Loaded when they are asked for: the workers import this package too, in Pythons that have no NumPy.
-_PLACES = {
+_HOMES = {
     "DatasetSpec": "render.dataset.spec",
     "Part": "render.dataset.spec",
     "PoolSpec": "render.blender.pool",
@@ -52,6 +52,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _HOMES:
         raise AttributeError(f"module 'render' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value

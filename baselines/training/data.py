@@ -6,12 +6,14 @@ import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from baselines.recipes import Recipe
 from ident3d import AugmentedPairs, Box, PairIndex, PositivePairs, RenderedPairs
-from ident3d.conditionals import parse
+from ident3d.conditionals import AnisotropicNormal, Normal, parse
 from ident3d.errors import NotLoadedError
 from ident3d.pairs import PairBatch, StoredPairs
 from ident3d.pairs.stream import PairData
@@ -25,9 +27,12 @@ __all__ = [
     "DatasetPart",
     "SingleImages",
     "build_stream",
+    "content_and_style",
+    "image_resolution",
     "matching_index",
     "pair_conditional",
     "split_validation",
+    "true_precision",
 ]
 
 _LOG = logging.getLogger("ident3d.baselines")
@@ -117,6 +122,33 @@ def pair_conditional(recipe: Recipe, data: ThreeDIdent) -> Conditional | None:
     except NotLoadedError as error:
         _LOG.warning("nothing is made of the conditional of the rendered pairs: %s", error)
         return None
+
+
+def true_precision(conditional: Conditional | None, dim: int) -> npt.NDArray[np.float64] | None:
+    """Return the (dim,) diagonal of Lambda that a normal conditional stands for; None for others."""
+    if isinstance(conditional, Normal):
+        return 1 / (2 * np.broadcast_to(np.asarray(conditional.sigma, dtype=np.float64), dim) ** 2)
+    if isinstance(conditional, AnisotropicNormal):
+        return np.broadcast_to(np.asarray(conditional.precision, dtype=np.float64), dim).copy()
+    return None
+
+
+def content_and_style(conditional: Conditional | None, dim: int) -> dict[str, list[int]]:
+    """Return the columns that vary little within a pair ("content") and much ("style").
+
+    Returns:
+        Nothing where the conditional has not exactly two scales.
+    """
+    precision = true_precision(conditional, dim)
+    kinds = [] if precision is None else sorted(set(precision.tolist()), reverse=True)
+    if precision is None or len(kinds) != 2:
+        return {}
+    return {name: np.flatnonzero(precision == k).tolist() for name, k in zip(("content", "style"), kinds, strict=True)}
+
+
+def image_resolution(data: ThreeDIdent) -> int:
+    """Return the height of a dataset's images in pixels."""
+    return data.pixels([0]).shape[1]
 
 
 def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int, *, batch_size: int) -> StoredPairs:

@@ -16,114 +16,34 @@ import numpy as np
 import numpy.typing as npt
 
 from baselines.training.checkpoint import load_state
-from baselines.training.data import DatasetPart, matching_index, pair_conditional, split_validation
+from baselines.training.data import (
+    DatasetPart,
+    content_and_style,
+    matching_index,
+    pair_conditional,
+    split_validation,
+    true_precision,
+)
 from baselines.training.objective import build_loss
 from baselines.training.progress import read_metrics
-from baselines.training.run import Run, content_and_style, true_precision
+from baselines.training.run import Run
 from ident3d import ThreeDIdent
 from ident3d.embedding import embed
 from ident3d.errors import MissingDependencyError
 from ident3d.files import write_text
 from ident3d.pairs import realised_conditional
 
-__all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
-
 if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
     from baselines.recipes import Recipe
-    from ident3d.conditionals.conditional import Conditional
+    from ident3d.conditionals import Conditional
 
+__all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
 
 _MOST_POINTS = 1000
-
-
-_SHOWN_APART = {"r2": "all factors", "r2/content": "content", "r2/style": "style"}
-
-
-def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure:
-    """Draw loss and R2 against steps, the R2 of content and style apart where a run has them.
-
-    Args:
-        metrics: lines of metrics.
-        label: what the loss measures, with its unit.
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    figure = _new_figure(10, 3.2)
-    loss, r2 = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-    loss.plot(*_points(metrics, "loss"))
-    loss.set_ylabel(label)
-    apart = [name for name in _SHOWN_APART if any(name in line for line in metrics)]
-    for name in apart:
-        r2.plot(*_points(metrics, name), marker=".", label=_SHOWN_APART[name])
-    r2.set_ylabel("R2 on the validation part")
-    if len(apart) > 1:
-        r2.legend()
-    for axes in (loss, r2):
-        axes.set_xlabel("step")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return figure
-
-
-def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32], names: tuple[str, ...]) -> Figure:
-    """Draw each factor against the embedding dimension that correlates with it most.
-
-    Args:
-        latents: (N, k) latents.
-        embeddings: (N, d) embeddings of the same images.
-        names: names of the k factors.
-    """
-    columns = min(5, len(names))
-    rows = -(-len(names) // columns)
-    figure = _new_figure(2.2 * columns, 2.2 * rows)
-    strengths = _correlations(latents, embeddings)
-    for k, name in enumerate(names):
-        best = int(strengths[k].argmax())
-        axes = figure.add_subplot(rows, columns, k + 1)
-        axes.scatter(latents[:_MOST_POINTS, k], embeddings[:_MOST_POINTS, best], s=2, rasterized=True)
-        axes.set_title(f"{name}\ndimension {best}, |r| {strengths[k, best]:.2f}", fontsize=7)
-        axes.tick_params(labelsize=6)
-    figure.supxlabel("latent", fontsize=8)
-    figure.supylabel("embedding", fontsize=8)
-    return figure
-
-
-def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64]]) -> Figure:
-    """Draw the learned diagonal of Lambda beside others by name, all sorted, for dimensions come in any order."""
-    figure = _new_figure(6, 3)
-    axes = figure.add_subplot()
-    axes.plot(sorted(learned, reverse=True), "o-", label="learned")
-    for name, diagonal in others.items():
-        axes.plot(sorted(diagonal.tolist(), reverse=True), "x--", label=name)
-    axes.set_yscale("log")
-    axes.set_xlabel("dimension, by precision")
-    axes.set_ylabel("precision")
-    axes.legend()
-    return figure
-
-
-def _points(metrics: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Return the steps at which a number was written down, and the number."""
-    found = [(line["step"], line[name]) for line in metrics if line.get(name) is not None]
-    return [step for step, _ in found], [value for _, value in found]
-
-
-def _new_figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _correlations(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the (k, d) absolute correlations; 0 where a column does not vary."""
-    a, b = (x.astype(np.float64) - x.mean(0, dtype=np.float64) for x in (latents, embeddings))
-    norms = np.linalg.norm(a, axis=0)[:, None] * np.linalg.norm(b, axis=0)
-    found: npt.NDArray[np.float64] = np.abs(a.T @ b) / np.where(norms > 0, norms, 1)
-    return found
-
-
+_R2_LABELS = {"r2": "all factors", "r2/content": "content", "r2/style": "style"}
 _STYLE = "body{font-family:sans-serif;max-width:70rem;margin:2rem auto}td,th{padding:.2rem .8rem;text-align:left}"
 
 
@@ -184,6 +104,68 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     return page
 
 
+def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure:
+    """Draw loss and R2 against steps, the R2 of content and style apart where a run has them.
+
+    Args:
+        metrics: lines of metrics.
+        label: what the loss measures, with its unit.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure = _new_figure(10, 3.2)
+    loss, r2 = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    loss.plot(*_points(metrics, "loss"))
+    loss.set_ylabel(label)
+    apart = [name for name in _R2_LABELS if any(name in line for line in metrics)]
+    for name in apart:
+        r2.plot(*_points(metrics, name), marker=".", label=_R2_LABELS[name])
+    r2.set_ylabel("R2 on the validation part")
+    if len(apart) > 1:
+        r2.legend()
+    for axes in (loss, r2):
+        axes.set_xlabel("step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32], names: tuple[str, ...]) -> Figure:
+    """Draw each factor against the embedding dimension that correlates with it most.
+
+    Args:
+        latents: (N, k) latents.
+        embeddings: (N, d) embeddings of the same images.
+        names: names of the k factors.
+    """
+    columns = min(5, len(names))
+    rows = -(-len(names) // columns)
+    figure = _new_figure(2.2 * columns, 2.2 * rows)
+    strengths = _correlations(latents, embeddings)
+    for k, name in enumerate(names):
+        best = int(strengths[k].argmax())
+        axes = figure.add_subplot(rows, columns, k + 1)
+        axes.scatter(latents[:_MOST_POINTS, k], embeddings[:_MOST_POINTS, best], s=2, rasterized=True)
+        axes.set_title(f"{name}\ndimension {best}, |r| {strengths[k, best]:.2f}", fontsize=7)
+        axes.tick_params(labelsize=6)
+    figure.supxlabel("latent", fontsize=8)
+    figure.supylabel("embedding", fontsize=8)
+    return figure
+
+
+def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64]]) -> Figure:
+    """Draw the learned diagonal of Lambda and others, by name; all sorted, because dimensions come in any order."""
+    figure = _new_figure(6, 3)
+    axes = figure.add_subplot()
+    axes.plot(sorted(learned, reverse=True), "o-", label="learned")
+    for name, diagonal in others.items():
+        axes.plot(sorted(diagonal.tolist(), reverse=True), "x--", label=name)
+    axes.set_yscale("log")
+    axes.set_xlabel("dimension, by precision")
+    axes.set_ylabel("precision")
+    axes.legend()
+    return figure
+
+
 def _other_precisions(
     recipe: Recipe, conditional: Conditional | None, part: DatasetPart
 ) -> dict[str, npt.NDArray[np.float64]]:
@@ -222,3 +204,23 @@ def _scores(metrics: list[dict[str, Any]], names: tuple[str, ...], groups: dict[
     )
     heads = "<tr><th>factor</th><th>R2</th><th>MCC</th></tr>"
     return f"<h2>Scores on the validation part, step {last['step']}</h2><table>{heads}{rows}</table>"
+
+
+def _points(metrics: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Return the steps at which a number was written down, and the number."""
+    found = [(line["step"], line[name]) for line in metrics if line.get(name) is not None]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _correlations(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Return the (k, d) absolute correlations; 0 where a column does not vary."""
+    a, b = (x.astype(np.float64) - x.mean(0, dtype=np.float64) for x in (latents, embeddings))
+    norms = np.linalg.norm(a, axis=0)[:, None] * np.linalg.norm(b, axis=0)
+    found: npt.NDArray[np.float64] = np.abs(a.T @ b) / np.where(norms > 0, norms, 1)
+    return found

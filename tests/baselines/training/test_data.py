@@ -4,8 +4,14 @@ import pytest
 import torch
 
 from baselines.recipes import RECIPES
-from baselines.training.data import build_stream, pair_conditional, split_validation
-from ident3d import AugmentedPairs, PositivePairs, ThreeDIdent
+from baselines.training.data import (
+    build_stream,
+    content_and_style,
+    pair_conditional,
+    split_validation,
+    true_precision,
+)
+from ident3d import AnisotropicNormal, AugmentedPairs, Laplace, Normal, PositivePairs, ThreeDIdent
 from ident3d.conditionals import parse
 from ident3d.errors import DatasetError
 
@@ -66,3 +72,16 @@ def test_a_manifest_imports_no_conditional(pairs_root, tmp_path, monkeypatch, ca
     monkeypatch.setattr(ThreeDIdent, "provenance", foreign)
     assert pair_conditional(recipe, data) is None
     assert "import hostile_tails first" in caplog.text
+
+
+def test_the_true_precision_is_that_of_the_conditional():
+    assert true_precision(Normal(0.5), 10).tolist() == pytest.approx([2.0] * 10)
+    assert true_precision(AnisotropicNormal(3), 2).tolist() == [3.0] * 2
+    assert true_precision(Laplace(0.5), 10) is None
+    assert true_precision(None, 10) is None
+
+
+def test_content_varies_less_than_style():
+    assert content_and_style(Normal([0.1, 0.5, 0.1]), 3) == {"content": [0, 2], "style": [1]}
+    assert content_and_style(AnisotropicNormal([1, 9]), 2) == {"content": [1], "style": [0]}
+    assert content_and_style(Normal(0.1), 3) == {}

@@ -18,6 +18,7 @@ from baselines.training.options import Images, Intervals, TrainingOptions
 from baselines.training.placement import Placement
 from baselines.training.progress import read_metrics
 from baselines.training.run import Run
+from baselines.training.training import train_run
 
 CPU = Placement(torch.device("cpu"))
 CHECKOUT = Path(__file__).parents[3]
@@ -26,7 +27,7 @@ CHECKOUT = Path(__file__).parents[3]
 def train(recipe, root, folder):
     run = Run(folder)
     options = TrainingOptions(images=Images(validation=60), intervals=Intervals(log_every=1))
-    run.train(replace(recipe, steps=2, batch_size=8), options, root, CPU)
+    train_run(run, replace(recipe, steps=2, batch_size=8), options, root, CPU)
     return run
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from baselines.encoders import BoxOutput, SphereOutput
 from baselines.losses import InfoNCE, an_info_nce, delta_info_nce, info_nce, supervised_mse
 from baselines.recipes import RECIPES
-from baselines.training.objective import TrainedModel, build_loss, build_optimiser, embedding_space
+from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser, embedding_space
 from ident3d import Box, Sphere, Unbounded
 
 
@@ -59,3 +59,11 @@ def test_lambda_has_a_learning_rate_of_its_own():
     assert [(len(group["params"]), group["lr"]) for group in optimiser.param_groups] == [(2, 1e-4), (1, 1e-3)]
     others = build_optimiser(TrainedModel(encoder, build_loss(RECIPES["infonce-box"], 3)), recipe)
     assert len(others.param_groups) == 1
+
+
+def test_weights_depend_on_the_seed_and_leave_the_global_generator_alone():
+    torch_state = torch.random.get_rng_state()
+    first, again, other = (build_encoder(RECIPES["aninfonce-box"], 10, 32, seed).head.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.random.get_rng_state(), torch_state)
