@@ -6,8 +6,8 @@ Run as ``python -m render``, or from Python::
 
     render_dataset("data/small", DatasetSpec(train=6000, test=1000, resolution=64), PoolSpec(workers=4))
 
-The way down: a :class:`DatasetSpec` becomes a plan (:mod:`render.dataset.plan`); a pool of worker processes renders the
-plan's images (:mod:`render.blender.pool`), and the writer of the folder takes them (:mod:`render.dataset.writer`).
+A :class:`DatasetSpec` becomes a plan (:mod:`render.dataset.plan`), a pool of worker processes renders the plan's images
+(:mod:`render.blender.pool`), and a writer collects them in the folder (:mod:`render.dataset.writer`).
 """
 
 from importlib import import_module
@@ -35,7 +35,7 @@ __all__ = [
     "verify_images",
 ]
 
-# Loaded when they are asked for: the workers import this package too, in Pythons that have no NumPy.
+# Each name is loaded when it is first used: the workers import this package too, in Pythons that may lack NumPy.
 _HOMES = {
     "DatasetSpec": "render.dataset.spec",
     "Part": "render.dataset.spec",

@@ -1,4 +1,4 @@
-"""The command line of the renderer: ``python -m render ROOT ...``, and five commands beside it."""
+"""The command line of the renderer: ``python -m render ROOT ...``, and five more commands."""
 
 import signal
 import sys
@@ -8,9 +8,9 @@ from ident3d import commandline
 
 __all__ = ["DESCRIPTION", "commands", "main"]
 
-DESCRIPTION = """Render 3DIdent, or a variant of it, into a folder, or go on with what is there.
+DESCRIPTION = """Render 3DIdent, or a variant of it, into a folder, or resume a run that was stopped.
 
-A folder that is called like another command is written as ./check."""
+A folder that has the name of a command is written with its path, as ./check."""
 
 
 def commands() -> commandline.Commands:
@@ -38,6 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # What a batch system ends a job with is Ctrl-C to us: what is kept is said, and no worker stays behind.
+    # A batch system ends a job with SIGTERM. It is handled like Ctrl-C, so that no worker is left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Images side by side in one, with names over the columns and beside the rows."""
+"""Figures: what each factor does to the image, and a look at the images of a dataset."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,8 +31,7 @@ __all__ = [
     "traversal_of",
 ]
 
-_INNER = 0.5  # the factors that stay are drawn from the inner half of their range
-
+_INNER = 0.5  # fixed factors are drawn from the inner half of their range
 _GAP = 2
 _FONT_PIXELS = 12
 _WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
@@ -43,8 +42,8 @@ def mosaic(images: npt.NDArray[np.uint8], columns: Sequence[str] = (), rows: Seq
 
     Args:
         images: (R, C, H, W, 3) uint8.
-        columns: C names, written over the columns; none where empty.
-        rows: R names, written beside the rows; none where empty.
+        columns: C names, written above the columns; empty for none.
+        rows: R names, written to the left of the rows; empty for none.
     """
     count_rows, count_columns, height, width, _ = images.shape
     font = ImageFont.load_default(_FONT_PIXELS)
@@ -67,22 +66,22 @@ def mosaic(images: npt.NDArray[np.uint8], columns: Sequence[str] = (), rows: Seq
 
 
 def check_output(path: Path) -> None:
-    """Raise an error unless an image can be written to ``path``, before the work that makes it.
+    """Check, before the work that makes an image, that it can be written to ``path``.
 
     Raises:
-        ValueError: if the name does not end like one of a format that can be written, for example .png.
+        ValueError: if the suffix is not that of an image format, for example .png.
         FileExistsError: if it is a folder.
-        OSError: if no files can be made where it lies.
+        OSError: if no files can be created in its folder.
     """
     if Image.registered_extensions().get(path.suffix.lower()) not in Image.SAVE:
-        raise ValueError(f"{path} is not a name for an image: expected one that ends in .png")
+        raise ValueError(f"{path} is not the name of an image: expected one that ends in .png")
     if path.is_dir():
         raise FileExistsError(f"{path} is a folder; expected the name of an image to write")
     check_writable(path.parent)
 
 
 def _broken(name: str, width: int, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> list[str]:
-    """Return a name in lines that are as wide as an image, where its words allow that."""
+    """Break a name into lines that are no wider than an image, as far as its words allow."""
     lines: list[str] = []
     for word in name.split():
         if lines and font.getlength(f"{lines[-1]} {word}") <= width:
@@ -96,11 +95,11 @@ def traversal_latents(base: npt.NDArray[np.float32], steps: int) -> npt.NDArray[
     """Return the latents of a traversal.
 
     Args:
-        base: (d,) raw latents that the factors have while they stay.
+        base: (d,) raw latents, the values of the fixed factors.
         steps: number of values from -1 to 1, 2 or more.
 
     Returns:
-        (steps, d, d) float32: at [i, j] all of ``base``, but for factor j, which has the i-th value.
+        (steps, d, d) float32: ``base`` at [i, j], except factor j, which has the i-th value.
     """
     check_count(steps, "the number of steps of a traversal", 2)
     latents = np.tile(np.asarray(base, dtype=np.float32), (steps, len(base), 1))
@@ -111,14 +110,14 @@ def traversal_latents(base: npt.NDArray[np.float32], steps: int) -> npt.NDArray[
 
 @dataclass(frozen=True, kw_only=True)
 class TraversalSpec:
-    """A traversal that somebody asks for.
+    """The options of a traversal.
 
     Attributes:
-        world: what makes scenes out of latents, or its file of JSON; that of 3DIdent where None.
-        hue_map: how hue angles become colours, instead of the world's own way; None for that.
+        world: maps latents to scenes; a world, or its JSON file; that of 3DIdent where None.
+        hue_map: maps hue angles to colours, in place of the world's own map; None for that.
         steps: number of values of each factor, 2 or more.
         resolution: width and height of one image in pixels.
-        seed: seed of the values that the factors have while they stay.
+        seed: seed of the values of the fixed factors.
         quality: settings of the sampler and the denoiser, or the name of a preset.
     """
 
@@ -131,17 +130,17 @@ class TraversalSpec:
 
 
 def traversal(spec: TraversalSpec | None = None, pool: PoolSpec | None = None) -> Image.Image:
-    """Render what each factor does: a column for each, its raw value rising from -1 at the top to 1 at the bottom.
+    """Render what each factor does: a column per factor, its raw value rising from -1 at the top to 1 at the bottom.
 
-    While one factor goes through its range, the others stay at values from the inner half of theirs.
+    While one factor varies, the others are fixed at values from the inner half of their ranges.
 
     Args:
-        spec: what is drawn.
-        pool: what renders; all cores, or a GPU if there is one, where None.
+        spec: what to draw; the defaults where None.
+        pool: the workers; where None, on a GPU if one is available, or else on all cores.
 
     Raises:
-        ValueError: if a setting, or the world, cannot be used.
-        FileNotFoundError: if there is no file of the world.
+        ValueError: if a setting or the world is invalid.
+        FileNotFoundError: if the file of the world does not exist.
         RenderError: if the machine cannot render, or an image cannot be rendered.
 
     Reference:
@@ -150,7 +149,7 @@ def traversal(spec: TraversalSpec | None = None, pool: PoolSpec | None = None) -
     spec = spec or TraversalSpec()
     world = find_world(spec.world, spec.hue_map)
     base = _INNER * sample_latents(1, spec.seed, split="traversal", factors=world.factors)[0]
-    latents = traversal_latents(base, spec.steps)  # says what is wrong before Blender is started
+    latents = traversal_latents(base, spec.steps)  # raises before Blender is started
     with (pool or PoolSpec()).pool(find_quality(spec.quality), spec.resolution) as workers:
         return traversal_of(world, latents, workers)
 
@@ -159,9 +158,9 @@ def traversal_of(world: World, latents: npt.NDArray[np.float32], renderer: Rende
     """Render given latents as a traversal.
 
     Args:
-        world: what makes scenes out of latents.
+        world: maps latents to scenes.
         latents: (steps, d, d) raw latents, as :func:`traversal_latents` returns them.
-        renderer: makes the images.
+        renderer: renders the images.
     """
     places = list(np.ndindex(latents.shape[:2]))
     jobs = (
@@ -176,9 +175,9 @@ def traversal_of(world: World, latents: npt.NDArray[np.float32], renderer: Rende
 
 
 def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
-    """Return a near-square grid of a dataset's images, evenly spaced over a split.
+    """Return a nearly square grid of a dataset's images, evenly spaced over a split.
 
-    Beside each line stands the id of its first image. An exact positive stands to the right of its anchor.
+    To the left of each line is the id of its first image; to the right of each anchor is its exact positive, if any.
 
     Args:
         root: the dataset's folder, of any layout, or "sample".
@@ -186,7 +185,7 @@ def contact_sheet(root: Path | str, split: str, count: int) -> Image.Image:
         count: number of rows of the dataset, 1 or more; all of them where it has fewer.
 
     Raises:
-        ValueError: if the count is not positive, or there is no such split.
+        ValueError: if the count is not positive, or the split is unknown.
         DatasetError: if the dataset, or one of the images, cannot be read.
     """
     check_count(count, "the number of images", 1)

@@ -1,1 +1,1 @@
-"""Blender, and the worker processes that it runs in."""
+"""Blender: the worker processes that it runs in, and the pool that feeds them."""

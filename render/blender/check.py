@@ -1,4 +1,4 @@
-"""What this machine can render with: Python and bpy, system libraries, devices; tried by rendering one image."""
+"""What this machine can render with: Python and bpy, system libraries, devices. One image is rendered as a test."""
 
 import platform
 import time
@@ -18,12 +18,12 @@ __all__ = ["Finding", "check_rendering"]
 
 
 class Finding(NamedTuple):
-    """Something that was found.
+    """One result of the check.
 
     Attributes:
         key: its key in JSON; "error" where nothing can be rendered.
-        value: its value there.
-        line: the line that says it.
+        value: its value in JSON.
+        line: the same as a line of text.
     """
 
     key: str
@@ -32,19 +32,19 @@ class Finding(NamedTuple):
 
 
 def check_rendering(quality: Quality, resolution: int, pool: PoolSpec) -> Iterator[Finding]:
-    """Find out what this machine can render with, and render an image twice.
+    """Check what this machine can render with, and render an image twice.
 
     Args:
         quality: quality of the image.
-        resolution: its width and height in pixels.
-        pool: the device to render it on, and the Python or Blender to do it with.
+        resolution: width and height of the image in pixels.
+        pool: the device to render on, and the Python or Blender to render with.
 
     Yields:
-        What is found, as it is found.
+        The findings, each as soon as it is known.
 
     Raises:
         ValueError: if the resolution cannot be rendered.
-        FileNotFoundError: if there is no file ``pool.blender``.
+        FileNotFoundError: if ``pool.blender`` does not exist.
     """
     yield from _surroundings()
     try:
@@ -56,14 +56,14 @@ def check_rendering(quality: Quality, resolution: int, pool: PoolSpec) -> Iterat
 
 
 def usable_gpus(pool: PoolSpec) -> Iterator[str]:
-    """Start a worker on every kind of GPU that there may be; yield those that are there, with their names."""
+    """Try a worker on every kind of GPU; yield the available ones with the names of the hardware."""
     for device in GPUS:
         try:
             with replace(pool, workers=1, device=device.value).pool(QUALITIES["draft"], 16) as workers:
                 yield f"{device} ({workers.about.device_name})"
         except DeviceMissingError:
             continue
-        except RenderError as error:  # for example a broken driver, which does no harm to the other devices
+        except RenderError as error:  # for example a broken driver; the other devices may work
             yield f"{device} (not usable: {error})"
 
 
@@ -72,7 +72,7 @@ def _surroundings() -> Iterator[Finding]:
     python, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
     yield Finding("python", python, f"Python {python} on {system}; {releases}")
     packages = list(missing_packages())
-    missing = f"missing: apt-get install {' '.join(packages)}" if packages else "all there"
+    missing = f"missing: apt-get install {' '.join(packages)}" if packages else "all installed"
     yield Finding("missing_packages", packages, f"system libraries that Blender loads: {missing}")
 
 
@@ -83,7 +83,7 @@ def _attempts(quality: Quality, resolution: int, pool: PoolSpec) -> Iterator[Fin
         line = f"Blender {about.blender} in Python {about.python}, a worker started in {started_s:.1f} s"
         yield Finding("blender", about.blender, line)
         scene = World().scene(sample_latents(1)[0])
-        for what in ("first", "second"):  # the first one also builds the scene, and kernels on a GPU
+        for what in ("first", "second"):  # the first also builds the scene and, on a GPU, the kernels
             start = time.perf_counter()
             [(_, png)] = workers.render([Job(what, scene, 0)])
             seconds = time.perf_counter() - start

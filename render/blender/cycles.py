@@ -1,7 +1,7 @@
 """The one module that talks to Blender.
 
-It is imported only in processes that render, since importing bpy changes the process: its arguments, its output,
-its memory, and how it ends. Works with bpy 4.5 and 5.2, and inside the Blender executables of these versions.
+It is imported only in processes that render, because importing bpy changes a process: its arguments, its output, its
+memory, and how it exits. Works with bpy 4.5 and 5.2, and inside the Blender executables of these versions.
 """
 
 import math
@@ -16,7 +16,6 @@ import bpy  # noqa: E402
 from mathutils import Vector  # noqa: E402
 
 sys.argv[:] = _arguments  # bpy replaces them
-
 
 from ident3d.scene.meshes import shape  # noqa: E402
 from ident3d.scene.scene import AreaLamp, Camera, Light, Material, Scene, SceneObject, SpotLamp, SunLamp  # noqa: E402
@@ -38,20 +37,20 @@ OLDEST = (4, 5, 0)
 class Blender:
     """Blender as a function from a scene and a seed to an image.
 
-    The first scene is built; as long as the next ones differ in numbers alone, as those of one world do, things are
-    only moved and coloured. An image depends on the scene, the seed and the settings, not on the images before it,
-    and, on the CPU, not on the number of threads.
+    The first scene is built. As long as the following ones differ in numbers alone, as those of one world do, objects
+    and lights are only moved and recoloured. An image depends on the scene, the seed and the settings: not on the
+    images before it nor, on the CPU, on the number of threads.
 
     Attributes:
         about: the versions and the device.
 
     Args:
-        settings: what is the same for all images.
+        settings: the settings of all images.
         folder: an empty folder for the image that is being rendered.
 
     Raises:
         BlenderMissingError: if this Blender is older than 4.5.
-        DeviceMissingError: if the device is not there, or this Blender was built without it.
+        DeviceMissingError: if the device is not available, or this Blender was built without support for it.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
@@ -69,7 +68,7 @@ class Blender:
             seed: seed of the sampling noise, 0 or larger and below 2**31.
 
         Returns:
-            The image as Blender writes it: PNG, 8 bits a channel, RGB, sRGB.
+            The image as Blender writes it: PNG, RGB, 8 bits per channel, sRGB.
 
         Raises:
             ValueError: if the seed is out of range.
@@ -82,11 +81,11 @@ class Blender:
             self._build(scene)
         self._place(scene)
         self._scene.cycles.seed = seed
-        # Without this, Blender keeps the first image's seed as long as its data persist from image to image.
+        # Without this, Blender keeps the seed of the first image while its data persist from image to image.
         self._scene.update_tag()
         bpy.ops.render.render(write_still=True)
         written = self._path.read_bytes()
-        self._path.unlink()  # so that no later image is taken for this one
+        self._path.unlink()  # so that a failed render cannot return this image again
         return written
 
     def _begin(self) -> WorkerInfo:
@@ -119,7 +118,7 @@ class Blender:
 
 
 def _plan(scene: Scene) -> object:
-    """Return what of a scene cannot be changed by setting numbers."""
+    """Return the part of a scene that cannot be changed by setting numbers."""
     objects = [(thing.name, thing.shape, thing.material) for thing in scene.objects]
     return objects, [(light.name, light.lamp.kind, light.sampling_weight) for light in scene.lights]
 
@@ -144,7 +143,7 @@ class _BuiltObject:
 
 
 class _BuiltLight:
-    """A light as Blender has it: lamps at one place that share its power, as many as its sampling weight."""
+    """A light in Blender: as many lamps as its sampling weight, at one place, that share its power."""
 
     def __init__(self, scene: Any, light: Light, lamps: int) -> None:
         self.data = bpy.data.lights.new(light.name, light.lamp.kind.upper())
@@ -263,8 +262,8 @@ def _set_device(scene: Any, device: Device) -> tuple[Device, str]:
     if not names:
         there = ", ".join(["cpu", *(gpu.value for gpu in GPUS if _use(gpu))])
         raise DeviceMissingError(
-            f"no device {device.value} for Blender {bpy.app.version_string} on this machine; there are {there}. "
-            "--device auto takes the best one that is there"
+            f"device {device.value} is not available to Blender {bpy.app.version_string} on this machine; choose from "
+            f"{there}, or use --device auto for the best of them"
         )
     scene.cycles.device = "CPU" if device is Device.CPU else "GPU"
     scene.cycles.denoising_use_gpu = device is not Device.CPU
@@ -272,11 +271,11 @@ def _set_device(scene: Any, device: Device) -> tuple[Device, str]:
 
 
 def _use(device: Device) -> list[str]:
-    """Enable all hardware of a kind; return its names, none if there is none."""
+    """Enable all hardware of a kind; return its names, an empty list if there is none."""
     preferences = bpy.context.preferences.addons["cycles"].preferences
     try:
         preferences.compute_device_type = "NONE" if device is Device.CPU else device.value.upper()
-    except TypeError:  # this Blender was built without it
+    except TypeError:  # this Blender was built without support for it
         return []
     preferences.refresh_devices()
     for hardware in preferences.devices:

@@ -20,14 +20,16 @@ from render.blender.quality import Quality
 
 __all__ = ["Pool", "PoolSpec", "Supervisor", "WorkerLimits"]
 
+K = TypeVar("K", bound=Hashable)
+
 _LOG = logging.getLogger("ident3d.render")
-_WORKERS_ON_A_GPU = 2  # one prepares its scene while the other's is rendered
-_WARM_AFTER = 10  # images after which a worker holds all that it needs
+_WORKERS_PER_GPU = 2  # one prepares its scene while the other renders
+_WARM_AFTER = 10  # images after which the memory of a worker should not grow
 _START_S = 300.0  # to load Blender, from a slow disk on a busy machine
 _COMPILING_S = 1800.0  # a GPU's driver may compile its kernels before the first image
 _SPARE_S = 120.0
 _FEWEST_PATHS = 20_000  # per second; one core traces about 600,000
-_DENOISING_PATHS = 8  # what denoising a pixel is worth, at most
+_DENOISING_PATHS = 8  # upper bound of the cost of denoising a pixel
 _STEP_S = 1.0
 
 
@@ -36,12 +38,12 @@ class WorkerLimits:
     """When a worker is replaced, and when an image is given up.
 
     Attributes:
-        tries: workers that one image may end before it is given up.
-        images: images after which a worker is replaced by a fresh one.
-        growth_bytes: growth of a worker's memory, from its tenth image on, after which it is replaced.
-        silence_s: seconds without an answer, after which a worker counts as hung and is ended. Where None, five
-            minutes for the start and, for an image, 30 times what one core needs at that resolution and quality, and
-            two minutes; the first on a GPU takes half an hour more, since the driver may compile its kernels.
+        tries: workers that may die on one image before it is given up.
+        images: images after which a worker is replaced.
+        growth_bytes: growth of a worker's memory since its tenth image after which it is replaced.
+        silence_s: seconds without an answer after which a worker counts as hung and is ended. Where None, five minutes
+            for the start and, for an image, 30 times what one core needs at that resolution and quality, and two
+            minutes; the first image on a GPU gets half an hour more, because the driver may compile its kernels.
     """
 
     tries: int = 3
@@ -53,7 +55,7 @@ class WorkerLimits:
         if min(self.tries, self.images, self.growth_bytes) < 1:
             raise ValueError(f"expected tries, images and growth_bytes of 1 or more, not {self}")
         if self.silence_s is not None and not self.silence_s > 0:
-            raise ValueError(f"expected a silence of more than 0 seconds, not {self.silence_s}")
+            raise ValueError(f"expected silence_s of more than 0 seconds, not {self.silence_s}")
 
     def start_s(self) -> float:
         """Return after how many seconds a worker that is not ready counts as hung."""
@@ -74,11 +76,11 @@ class WorkerLimits:
 
 
 class Supervisor:
-    """Keeps one worker process running. Used by one thread at a time, but for :meth:`interrupt` and :attr:`pid`.
+    """Keeps one worker process running. For one thread at a time, except :meth:`interrupt` and :attr:`pid`.
 
     Args:
-        program: what the worker runs.
-        settings: what is the same for all images.
+        program: the program that the worker runs.
+        settings: the settings of all images.
         limits: when a worker is replaced, and when an image is given up.
     """
 
@@ -94,60 +96,59 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """Number of the worker process; None while there is none."""
+        """Process id of the worker; None while there is none."""
         worker = self._worker
         return None if worker is None else worker.pid
 
     def start(self) -> WorkerInfo:
-        """Start a worker, with a new one for one that dies; return what it says of itself.
+        """Start a worker, and replace one that dies; return what it reports about itself.
 
         Raises:
             BlenderMissingError: if it cannot load Blender.
-            DeviceMissingError: if the device that was asked for is not there.
-            WorkerDiedError: if as many ended before they were ready as an image may end, or the supervisor was
-                interrupted.
+            DeviceMissingError: if the requested device is not available.
+            WorkerDiedError: if too many workers died before they were ready, or the supervisor was interrupted.
         """
-        ended = 0
+        died = 0
         while True:
             try:
                 return self._start_once()
             except WorkerDiedError as error:
-                ended += 1
+                died += 1
                 self._clear()
-                if self._interrupted or ended == self._limits.tries:
+                if self._interrupted or died == self._limits.tries:
                     raise
                 _LOG.warning("a worker is started again: %s", error)
 
     def render(self, scene: Scene, seed: int, name: str) -> bytes:
-        """Render one image, with a new worker for one that dies.
+        """Render one image; a worker that dies is replaced.
 
         Args:
             scene: what it shows.
             seed: seed of its sampling noise.
-            name: what the image is called in messages.
+            name: name of the image in messages.
 
         Returns:
             The image as PNG.
 
         Raises:
             RenderError: if Blender refused the image.
-            WorkerDiedError: if it ended as many workers as it may, or the supervisor was interrupted.
+            WorkerDiedError: if too many workers died on it, or the supervisor was interrupted.
         """
-        ended = 0
+        died = 0
         while True:
             try:
                 return self._render_once(scene, seed)
             except WorkerDiedError as error:
-                ended += 1
+                died += 1
                 self._clear()
                 if self._interrupted:
                     raise
-                if ended == self._limits.tries:
-                    raise WorkerDiedError(f"image {name} ended {ended} workers; the last time, {error}") from error
+                if died == self._limits.tries:
+                    raise WorkerDiedError(f"{died} workers died on image {name}; the last time, {error}") from error
                 _LOG.warning("image %s is rendered again: %s", name, error)
 
     def close(self) -> None:
-        """Let the worker, which is idle, end by itself."""
+        """Let the idle worker exit."""
         with self._lock:
             worker, self._worker = self._worker, None
         if worker is not None:
@@ -183,20 +184,20 @@ class Supervisor:
             self._warm_memory = image.memory
         grown = image.memory - self._warm_memory
         if self._rendered >= self._limits.images or grown > self._limits.growth_bytes:
-            _LOG.info("a worker is renewed after %d images, grown by %d MB", self._rendered, grown >> 20)
+            _LOG.info("a worker is replaced after %d images; it grew by %d MB", self._rendered, grown >> 20)
             self.close()
         return image.png
 
     @contextlib.contextmanager
     def _watched(self, worker: WorkerProcess, patience_s: float) -> Iterator[None]:
-        """End the worker if it is silent for too long, which raises a WorkerDiedError in the thread that waits."""
+        """End the worker if it does not answer in time; the waiting thread then gets a WorkerDiedError."""
         answered = threading.Event()
 
         def watch() -> None:
-            # In short steps: the time for which this process itself is stopped does not count.
+            # In short steps, so that the time for which this process itself is stopped does not count.
             steps = max(1, math.ceil(patience_s / _STEP_S))
             if not any(answered.wait(patience_s / steps) for _ in range(steps)):
-                _LOG.warning("a worker has not answered for %g seconds: it is ended", patience_s)
+                _LOG.warning("a worker has not answered for %g seconds and is ended", patience_s)
                 worker.interrupt()
 
         threading.Thread(target=watch, daemon=True).start()
@@ -212,28 +213,24 @@ class Supervisor:
             worker.kill()
 
 
-K = TypeVar("K", bound=Hashable)
-_LIMITS = WorkerLimits()
-
-
 class Pool:
-    """Worker processes, started when the context is entered and gone when it is left.
+    """Worker processes, started when the context is entered and ended when it is left.
 
-    A worker that dies is replaced and its image is rendered again; workers that grew or rendered many images are
-    renewed. The images do not depend on any of that, nor on the number of workers.
+    A worker that dies is replaced and its image is rendered again; a worker whose memory grew, or that rendered many
+    images, is replaced too. The images depend neither on that nor on the number of workers.
 
     Args:
-        settings: what is the same for all images.
+        settings: the settings of all images.
         workers: number of processes, 1 or more.
         blender: another Python that has bpy, or a Blender executable; this Python where None.
-        limits: when a worker is replaced, and when an image is given up.
+        limits: when a worker is replaced, and when an image is given up; the defaults where None.
 
     Attributes:
-        about: what the workers say of themselves; there once the context is entered.
+        about: the versions and the device of the workers; set once the context is entered.
 
     Raises:
         ValueError: if workers is not positive.
-        FileNotFoundError: if there is no file ``blender``.
+        FileNotFoundError: if ``blender`` does not exist.
         BlenderMissingError: if ``blender`` is not a program that can render.
     """
 
@@ -245,12 +242,12 @@ class Pool:
         workers: int = 1,
         *,
         blender: str | os.PathLike[str] | None = None,
-        limits: WorkerLimits = _LIMITS,
+        limits: WorkerLimits | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError(f"expected 1 or more workers, not {workers}")
         program = Program.find(blender)
-        self._supervisors = [Supervisor(program, settings, limits) for _ in range(workers)]
+        self._supervisors = [Supervisor(program, settings, limits or WorkerLimits()) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(supervisor,), daemon=True) for supervisor in self._supervisors
         ]
@@ -260,15 +257,15 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Numbers of the processes that are there now."""
+        """Ids of the processes that are running."""
         return [pid for supervisor in self._supervisors if (pid := supervisor.pid) is not None]
 
     def __enter__(self) -> Self:
-        """Start the first worker, which shows whether this machine can render; the others start with their first job.
+        """Start one worker, to see whether this machine can render; the others start with their first job.
 
         Raises:
             BlenderMissingError: if the workers cannot load Blender.
-            DeviceMissingError: if the device that was asked for is not there.
+            DeviceMissingError: if the requested device is not available.
             WorkerDiedError: if the first worker ends before it is ready.
         """
         first = self._supervisors[0]
@@ -286,7 +283,7 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the workers: idle ones by themselves; all at once when an error, or Ctrl-C, ends the context."""
+        """Let the workers exit; end them at once when an error or Ctrl-C ends the context."""
         if kind is not None:
             self._interrupt()
         self._open = False
@@ -296,23 +293,23 @@ class Pool:
             thread.join()
 
     def render(self, jobs: Iterable[Job[K]]) -> Iterator[tuple[K, bytes]]:
-        """Render jobs and yield (key, PNG) as they are done, in any order.
+        """Render jobs; yield (key, PNG) as they finish, in any order.
 
-        Jobs are taken from the iterable as workers become free, in the caller's thread. When an image fails, those
-        that are being rendered are still yielded, no others are begun, and then the error is raised. A caller that
-        stops before the end ends the workers: no other jobs can be rendered then.
+        Jobs are taken from the iterable in the caller's thread, as workers become free. When an image fails, no other
+        is started, those that are being rendered are still yielded, and then the error is raised. A caller that stops
+        early ends the workers, and the pool can render no other jobs.
 
         Raises:
             RenderError: if Blender refused an image, or the pool has no workers.
-            WorkerDiedError: if an image ended as many workers as it may; the message holds the last one's last words.
+            WorkerDiedError: if too many workers died on an image; the message holds the last lines of the last one.
         """
         if not self._open:
-            raise RenderError("this pool has no workers: it was not entered, or stopped in the middle of its work")
+            raise RenderError("this pool has no workers: it was not entered as a context, or a caller stopped early")
         waiting = iter(jobs)
         failure: Exception | None = None
         pending = 0
         try:
-            for job in islice(waiting, 2 * len(self._threads)):  # each worker finds its next job waiting
+            for job in islice(waiting, 2 * len(self._threads)):  # so that each worker finds its next job waiting
                 self._jobs.put(job)
                 pending += 1
             while pending:
@@ -333,7 +330,7 @@ class Pool:
             raise failure
 
     def _serve(self, supervisor: Supervisor) -> None:
-        """Render jobs until None comes: the work of one thread."""
+        """Render jobs until None comes; what each thread runs."""
         while (job := self._jobs.get()) is not None:
             try:
                 self._done.put((job.key, supervisor.render(job.scene, job.seed, repr(job.key))))
@@ -342,7 +339,7 @@ class Pool:
         supervisor.close()
 
     def _withdraw(self) -> int:
-        """Take back the jobs that no worker has begun; return how many."""
+        """Remove the jobs that no worker has started; return how many."""
         withdrawn = 0
         try:
             while True:
@@ -360,17 +357,17 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSpec:
-    """What renders."""
+    """Which workers render."""
 
     device: Literal["auto", "cpu", "cuda", "optix", "hip", "metal", "oneapi"] = "auto"
-    """What Blender renders on. "auto" takes the best GPU that is there, else the CPU; any other one has to be there."""
+    """What Blender renders on. "auto" is the best available GPU, or else the CPU; any other has to be available."""
     workers: int | None = None
-    """Worker processes, one thread each. By default one a core on the CPU, and two on a GPU that is named here."""
+    """Worker processes, one thread each. By default one per core, and two on a GPU that --device names."""
     blender: Path | None = None
     """Another Python that has bpy, or a Blender executable, to run the workers; by default this Python."""
 
     def pool(self, quality: Quality, resolution: int) -> Pool:
-        """Return the workers, not started yet.
+        """Return the pool, not started yet.
 
         Args:
             quality: settings of the sampler and the denoiser.
@@ -378,17 +375,17 @@ class PoolSpec:
 
         Raises:
             ValueError: if a number is not positive.
-            FileNotFoundError: if ``blender`` is not there.
+            FileNotFoundError: if ``blender`` does not exist.
             BlenderMissingError: if it is not a program that can render.
         """
         workers = self.workers
         if workers is None:
-            workers = _cores() if self.device in {"auto", "cpu"} else _WORKERS_ON_A_GPU
+            workers = _cores() if self.device in {"auto", "cpu"} else _WORKERS_PER_GPU
         return Pool(Settings(quality, resolution, Device(self.device)), workers, blender=self.blender)
 
 
 def _cores() -> int:
-    """Return how many cores this process may use, which on a shared machine are fewer than there are."""
+    """Return the number of cores that this process may use; on a shared machine not all of them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

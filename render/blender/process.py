@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: the program that it is, how it is started, asked, and ended."""
+"""One worker process, seen from its parent: which program it runs, how it is started, asked for images, and ended."""
 
 import contextlib
 import json
@@ -33,8 +33,15 @@ from render.blender.protocol import (
 
 __all__ = ["Program", "RenderedImage", "WorkerProcess"]
 
+_LOG = logging.getLogger("ident3d.render")
+
 _ROOT = Path(__file__).resolve().parents[2]
-_ANSWER_S = 60
+_VERSION_S = 60.0  # seconds that a program may take to print its version
+_EXIT_S = 10.0  # seconds that a worker may take to exit by itself
+_KEPT_LINES = 20  # of a worker's standard error
+_PREFIX = "ident3d-"
+_ALIVE = "alive"  # a file in a worker's folder that is locked while the process that created it lives
+_ERRORS = {error.__name__: error for error in (BlenderMissingError, DeviceMissingError, RenderError)}
 
 
 @dataclass(frozen=True)
@@ -55,15 +62,15 @@ class Program:
             blender: path of a Python that has bpy, or of a Blender executable; this Python where None.
 
         Raises:
-            FileNotFoundError: if there is no such file.
-            BlenderMissingError: if the file is neither, or a Python that no bpy exists for.
+            FileNotFoundError: if the file does not exist.
+            BlenderMissingError: if the file is neither, or a Python of a version that bpy does not support.
         """
         if blender is None:
             return cls._python(sys.executable, sys.version_info[:2])
         path = Path(blender)
         if not path.is_file():
-            raise FileNotFoundError(f"no such program: {path}; expected a Python that has bpy, or a Blender executable")
-        # The path is not resolved: a virtual environment's Python is a link that has to be called by its own name.
+            raise FileNotFoundError(f"{path} does not exist; expected a Python that has bpy, or a Blender executable")
+        # The path is not resolved: the Python of a virtual environment is a link that must be called by its own name.
         banner = _banner(path.absolute())
         python = re.search(r"^Python (\d+)\.(\d+)", banner, re.MULTILINE)
         if python:
@@ -83,7 +90,7 @@ class Program:
                 f"{executable} is Python {version[0]}.{version[1]}; the workers need Python "
                 + " or ".join(f"{major}.{minor}" for major, minor in RELEASES)
             )
-        # -P: the folder that the command is run in may hold files named like modules that Blender loads.
+        # -P: the working directory may hold files that are named like modules that Blender loads.
         return cls((executable, "-P", "-m", "render.blender.worker"))
 
     @property
@@ -100,7 +107,7 @@ def _banner(path: Path) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_ANSWER_S,
+            timeout=_VERSION_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -109,19 +116,13 @@ def _banner(path: Path) -> str:
     return done.stdout + done.stderr
 
 
-_LOG = logging.getLogger("ident3d.render")
-_LAST_WORDS = 20  # lines of a worker's standard error that are kept
-_ENDING_S = 10.0
-_ERRORS = {error.__name__: error for error in (BlenderMissingError, DeviceMissingError, RenderError)}
-
-
 @dataclass(frozen=True)
 class RenderedImage:
     """A worker's answer.
 
     Attributes:
         png: the image.
-        memory: resident memory of the worker in bytes; 0 where the system does not tell.
+        memory: resident memory of the worker in bytes; 0 where it is unknown.
     """
 
     png: bytes
@@ -129,33 +130,33 @@ class RenderedImage:
 
 
 class WorkerProcess:
-    """A process that renders scenes, one after another. It is greeted once, before the first.
+    """A process that renders one scene after another. :meth:`greet` comes first, once.
 
     Args:
-        program: what to start.
-        settings: what is the same for all images.
+        program: the program to start.
+        settings: the settings of all images.
     """
 
     def __init__(self, program: Program, settings: Settings) -> None:
         self._folder = _Folder()
-        self._words: deque[str] = deque(maxlen=_LAST_WORDS)  # lines of its standard error that nobody has seen yet
-        self._said: set[str] = set()
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)  # of its standard error, not logged yet
+        self._logged: set[str] = set()
         try:
             self._process = self._start(program)
         except BaseException:
             self._folder.remove()
             raise
-        self._will = _Will(self._process, self._folder.name)
+        self._reaper = _Reaper(self._process, self._folder.name)
         self._stdin, self._stdout = _opened(self._process.stdin), _opened(self._process.stdout)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         self._settings = settings
 
     def _start(self, program: Program) -> subprocess.Popen[bytes]:
-        # A session of its own, so that Ctrl-C in a terminal reaches the parent alone, which then ends its workers.
+        # In a session of its own, so that Ctrl-C in a terminal reaches only the parent, which then ends its workers.
         return subprocess.Popen(
             program.command,
-            # Blender's own folder for temporary files goes where ours is, and away with it.
+            # Blender's temporary files go into our temporary folder, and are removed with it.
             env={**program.environment, "TMPDIR": self._folder.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -172,17 +173,17 @@ class WorkerProcess:
             WorkerDiedError: if the process ended before it was ready.
         """
         self._send({"settings": to_json(self._settings), "folder": self._folder.name})
-        for line in self._stdout:  # what comes before the greeting is the program's own chatter
+        for line in self._stdout:  # the program may print lines of its own before the greeting
             _, found, header = line.partition(GREETING)
             if found:
                 about = from_json(WorkerInfo, self._header(header)["about"])
-                self._said.update(tuple(self._words))  # at the start it complains of sound cards and displays
+                self._logged.update(tuple(self._lines))  # at the start it complains about sound cards and displays
                 return about
         raise self._died()
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """The process id."""
         return self._process.pid
 
     def render(self, scene: Scene, seed: int) -> RenderedImage:
@@ -190,7 +191,7 @@ class WorkerProcess:
 
         Raises:
             RenderError: if Blender refused it.
-            WorkerDiedError: if the process ended; the message holds its last words.
+            WorkerDiedError: if the process ended; the message holds its last lines.
         """
         self._send({"scene": scene.to_json(), "seed": seed})
         header = self._header(self._stdout.readline())
@@ -201,31 +202,31 @@ class WorkerProcess:
         return RenderedImage(png, header["memory"])
 
     def close(self) -> None:
-        """End the process, now that it has answered; kill it if it does not end by itself."""
+        """Let the idle process exit; kill it if it does not."""
         with contextlib.suppress(OSError):
             self._stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_ENDING_S)
+            self._process.wait(_EXIT_S)
         self.kill()
         self._pass_on()
 
     def kill(self) -> None:
-        """End the process at once; nothing of it is left when this returns."""
+        """End the process at once, and wait until it is gone."""
         self.interrupt()
         self._process.wait()
-        self._listener.join(_ENDING_S)
+        self._listener.join(_EXIT_S)
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        self._will.revoke()
+        self._reaper.dismiss()
         self._folder.remove()
 
     def interrupt(self) -> None:
-        """Make the process end; a thread that waits for its answer gets a WorkerDiedError. Safe from any thread."""
+        """End the process; a thread that waits for its answer gets a WorkerDiedError. Safe from any thread."""
         if self._process.poll() is not None:
-            return  # its number may be another process's by now
+            return  # its id may belong to another process by now
         if hasattr(os, "killpg"):
-            # The whole group, since the program may be a script that started Blender.
+            # The whole group, because the program may be a script that started Blender.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         else:
@@ -247,37 +248,33 @@ class WorkerProcess:
         return header
 
     def _pass_on(self) -> None:
-        """Log what Blender complained about while it went on, each line once."""
-        while self._words:
-            line = self._words.popleft()
-            if line and line not in self._said:
-                self._said.add(line)
+        """Log what Blender complained about without failing, each line once."""
+        while self._lines:
+            line = self._lines.popleft()
+            if line and line not in self._logged:
+                self._logged.add(line)
                 _LOG.warning("Blender: %s", line)
 
     def _died(self) -> WorkerDiedError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_ENDING_S)
-        self._listener.join(_ENDING_S)
+            self._process.wait(_EXIT_S)
+        self._listener.join(_EXIT_S)
         status = self._process.poll()
         if status is None:
             end = "closed its output"
         else:
             end = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
-        words = "\n".join(self._words) or "(it wrote nothing to its standard error)"
-        return WorkerDiedError(f"the worker {end}; its last words:\n{words}")
+        lines = "\n".join(self._lines) or "(nothing on its standard error)"
+        return WorkerDiedError(f"the worker {end}; its last lines:\n{lines}")
 
     def _listen(self) -> None:
         with _opened(self._process.stderr) as stream:
             for line in stream:
-                self._words.append(line.decode(errors="replace").rstrip())
-
-
-_PREFIX = "ident3d-"
-_ALIVE = "alive"  # a file that is locked for as long as the process that made the folder lives
+                self._lines.append(line.decode(errors="replace").rstrip())
 
 
 class _Folder:
-    """A folder for a worker's files, in memory where the system has such folders; those left behind are removed.
+    """A folder for the files of a worker, in memory where possible; abandoned ones are removed first.
 
     Attributes:
         name: its path.
@@ -291,15 +288,15 @@ class _Folder:
         try_lock(self._alive)
 
     def remove(self) -> None:
-        """Remove it and all that is in it; once is enough."""
+        """Remove the folder and its files; may be called again."""
         self._alive.close()
         shutil.rmtree(self.name, ignore_errors=True)
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders of processes that were killed, and of none that live."""
+    """Remove the folders of processes that were killed."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # it may be gone, or somebody else's
+        with contextlib.suppress(OSError):  # it may be gone, or belong to another user
             if not folder.is_symlink() and folder.is_dir() and _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -308,15 +305,15 @@ def _is_abandoned(folder: Path) -> bool:
     try:
         with (folder / _ALIVE).open("r+b") as file:
             locked = try_lock(file)
-    except FileNotFoundError:  # it is being made, or its maker was killed in that moment
+    except FileNotFoundError:  # it is just being created, or its process was killed then
         locked = None
     return time.time() - folder.stat().st_mtime > LEFT_BEHIND_S if locked is None else locked
 
 
-class _Will:
-    """What is done to a worker when this process ends without having ended it, even by a kill, even if it is stopped.
+class _Reaper:
+    """Kills a worker when this process ends without having ended it, even if it is killed or the worker is stopped.
 
-    A shell waits for the end of its input, which only this process holds open.
+    A shell waits for the end of its standard input, which only this process holds open.
 
     Args:
         worker: the worker; the leader of its process group.
@@ -326,30 +323,30 @@ class _Will:
     _TEXT = 'read -r _ || { kill -s KILL -- "-$1"; rm -rf -- "$2"; }'
 
     def __init__(self, worker: subprocess.Popen[bytes], folder: str) -> None:
-        self._executor = None
+        self._shell = None
         if os.name == "posix":
             try:
-                self._executor = subprocess.Popen(
+                self._shell = subprocess.Popen(
                     ["/bin/sh", "-c", self._TEXT, "sh", str(worker.pid), folder],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    start_new_session=True,  # what ends this process by its group shall not end it
+                    start_new_session=True,  # so that a signal to the group of this process does not end it
                 )
             except BaseException:
                 worker.kill()
                 worker.wait()
                 raise
 
-    def revoke(self) -> None:
-        """Let nothing happen, now that the worker has ended; once is enough."""
-        if self._executor is not None:
-            with contextlib.suppress(OSError, ValueError):  # it was ended, or has been told already
-                self._executor.communicate(b"\n", _ENDING_S)
+    def dismiss(self) -> None:
+        """End the shell, now that the worker has ended; may be called again."""
+        if self._shell is not None:
+            with contextlib.suppress(OSError, ValueError):  # it has ended already
+                self._shell.communicate(b"\n", _EXIT_S)
 
 
 def _memory_folder() -> str | None:
-    """Return a folder in memory, so that images on their way reach no disk; None where the system has none."""
+    """Return a folder in memory, so that temporary images are not written to a disk; None where there is none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - the folder made in it is private
 
 

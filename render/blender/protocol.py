@@ -3,12 +3,10 @@
 Both sides import this module, so it needs the standard library alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ident3d.errors import Ident3DError
 from render.blender.quality import Quality
@@ -35,7 +33,7 @@ __all__ = [
 K = TypeVar("K", bound=Hashable)
 
 GREETING = b"ident3d worker 1 "
-"""How a worker's first answer begins; whatever a program printed before is skipped."""
+"""The beginning of a worker's first answer; whatever the program printed before is skipped."""
 
 
 class RenderError(Ident3DError):
@@ -43,11 +41,11 @@ class RenderError(Ident3DError):
 
 
 class BlenderMissingError(RenderError):
-    """Blender cannot be loaded by what was to render; the message says why, and what to do about it."""
+    """Blender cannot be loaded; the message says why, and what to do about it."""
 
 
 class DeviceMissingError(RenderError):
-    """The device that was asked for is not there."""
+    """The requested device is not available."""
 
 
 class WorkerDiedError(RenderError):
@@ -55,10 +53,10 @@ class WorkerDiedError(RenderError):
 
 
 class Device(StrEnum):
-    """What renders.
+    """A device that Blender can render on.
 
     Attributes:
-        AUTO: the first of OPTIX, CUDA, HIP, METAL and ONEAPI that is there; else the CPU.
+        AUTO: the first available of OPTIX, CUDA, HIP, METAL and ONEAPI, or else the CPU.
     """
 
     AUTO = "auto"
@@ -71,20 +69,20 @@ class Device(StrEnum):
 
 
 GPUS = (Device.OPTIX, Device.CUDA, Device.HIP, Device.METAL, Device.ONEAPI)
-"""The devices other than the CPU, the one that ``AUTO`` prefers first."""
+"""The devices other than the CPU, in the order in which ``AUTO`` tries them."""
 
 SMALLEST, LARGEST = 4, 65536
-"""Bounds of an image's width and height in pixels; Blender would silently render another size."""
+"""Bounds of an image's width and height in pixels; outside of them Blender silently renders another size."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same for every image of a worker.
+    """The settings of all images of a worker.
 
     Attributes:
         quality: settings of the sampler and the denoiser.
         resolution: width and height in pixels, from SMALLEST to LARGEST.
-        device: what renders.
+        device: the device to render on.
         threads: threads of one worker, 1 or more.
     """
 
@@ -95,20 +93,20 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not SMALLEST <= self.resolution <= LARGEST:
-            raise ValueError(f"Blender renders images of {SMALLEST} to {LARGEST} pixels a side, not {self.resolution}")
+            raise ValueError(f"expected {SMALLEST} to {LARGEST} pixels per side, not {self.resolution}")
         if self.threads < 1:
             raise ValueError(f"expected 1 or more threads, not {self.threads}")
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker says of itself.
+    """What a worker reports about itself.
 
     Attributes:
         blender: version of Blender.
         python: version of its Python.
-        device: what renders, never ``AUTO``.
-        device_name: the hardware's own name.
+        device: the device that it renders on, never ``AUTO``.
+        device_name: name of the hardware.
     """
 
     blender: str
@@ -122,22 +120,23 @@ class WorkerInfo:
         return ".".join(self.blender.split(".")[:2])
 
 
-class Job(NamedTuple, Generic[K]):
+@dataclass(frozen=True)
+class Job(Generic[K]):
     """An image to be rendered.
 
     Attributes:
-        key: whatever tells the caller which image it is.
+        key: what the caller identifies the image by.
         scene: what the image shows.
         seed: seed of its sampling noise, 0 or larger and below 2**31.
     """
 
     key: K
-    scene: Scene
+    scene: "Scene"
     seed: int
 
 
 class Renderer(Protocol):
-    """Whatever turns jobs into images: a pool of workers."""
+    """What turns jobs into images, such as a :class:`~render.blender.pool.Pool`."""
 
     def render(self, jobs: Iterable[Job[K]]) -> Iterator[tuple[K, bytes]]:
         """Yield (key, PNG) for every job, in any order."""

@@ -12,7 +12,7 @@ __all__ = ["DEFAULT_QUALITY", "QUALITIES", "Denoiser", "DenoiserQuality", "Light
 
 
 class Prefilter(StrEnum):
-    """What is done to the denoiser's guides, albedo and normals, before they are used."""
+    """How the denoiser's guides, albedo and normals, are filtered first."""
 
     NONE = "NONE"
     FAST = "FAST"
@@ -28,13 +28,13 @@ class DenoiserQuality(StrEnum):
 
 
 class LightChoice(StrEnum):
-    """How a sample chooses the light that it takes; it takes one.
+    """How a sample chooses its light; each samples one light.
 
     Attributes:
         EQUAL: every light with the same probability.
         WEIGHTED: in proportion to ``Light.sampling_weight``. Where the weights of a scene add up to a power of two,
-            every block of so many samples takes each light as often as its weight says: Cycles' sampling pattern
-            (Owen-scrambled Sobol) is stratified. What is left of the noise lies at edges and in penumbrae.
+            every block of that many samples takes each light as often as its weight says, because Cycles' sampling
+            pattern (Owen-scrambled Sobol) is stratified. The noise that is left is at edges and in penumbrae.
         TREE: by the light's estimated effect on the point, with Cycles' light tree.
     """
 
@@ -48,7 +48,7 @@ class Denoiser:
     """Settings of Intel's Open Image Denoise, guided by albedo and normals.
 
     Attributes:
-        prefilter: what is done to the guides first.
+        prefilter: how the guides are filtered first.
         quality: size of the network.
     """
 
@@ -61,9 +61,9 @@ class Quality:
     """Settings of Cycles.
 
     Attributes:
-        name: how the quality is called in a manifest.
-        samples: paths a pixel, 1 or more.
-        adaptive_threshold: noise at which a pixel gets no more samples; None for the same samples everywhere.
+        name: name of the quality in a manifest.
+        samples: samples per pixel, 1 or more.
+        adaptive_threshold: noise below which a pixel gets no more samples; None for the same number everywhere.
         light_choice: how a sample chooses its light.
         denoiser: settings of the denoiser; None for none.
     """
@@ -87,12 +87,12 @@ class Quality:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Quality":
-        """Return the quality that :meth:`to_json` wrote; ValueError if the data describe none."""
+        """Return the quality that :meth:`to_json` wrote; ValueError if the data do not describe one."""
         return from_json(cls, data, "quality")
 
 
 DEFAULT_QUALITY: Final = "standard"
-"""The preset of whoever names none."""
+"""The preset where none is named."""
 
 QUALITIES = Registry(
     "quality",
@@ -112,10 +112,10 @@ QUALITIES = Registry(
 )
 """The presets.
 
-``published``: what the authors of 3DIdent set. ``standard``: the default. ``draft``: for a quick look.
+``published``: the settings of the authors of 3DIdent. ``standard``: the default. ``draft``: for a quick look.
 
-What the choice rests on, at 224x224: mean and minimum in dB PSNR over the reference images of the hue maps
-``wrapped`` and ``published``, and seconds of one core. What is left of the error lies along the teapot's outline.
+They were chosen by these measurements at 224x224: mean and minimum PSNR in dB over the reference images of the hue map
+``wrapped``, the same for ``published``, and seconds of one core. The error that is left is along the teapot's outline.
 
 =================================================  ====  ====  ====  ====  ====
 12 samples, weights 1, 1, 2 (``standard``)         45.9  44.5  44.8  42.8  0.80
@@ -132,7 +132,7 @@ What the choice rests on, at 224x224: mean and minimum in dB PSNR over the refer
 
 The weights are those of the sun, the area light and the spotlight. The last line takes two renders per image, and
 leaves a seam. Without effect on the images or the time: next event estimation instead of multiple importance sampling
-(no path goes on after its first hit), static BVH, light sampling threshold 0, blue noise (the default pattern already).
+(no path continues after its first hit), static BVH, light sampling threshold 0, blue noise (already the default).
 Worse: guides left out (-1 dB), filtered guides (-0.6 dB), tabulated Sobol (-0.4 dB), other pixel filter widths.
 Adaptive sampling first looks at the noise after 16 samples, so it cannot save any here. Leaving out the depth pass
 saves 3%.

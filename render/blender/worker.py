@@ -1,9 +1,9 @@
-"""What runs in a worker process: scenes come in, images go out.
+"""The program of a worker process: scenes come in, images go out.
 
 The parent starts it as ``python -P -m render.blender.worker``, or hands this file to a Blender executable, writes one
 JSON line with the settings and then one for every image to its standard input, and reads answers from its standard
-output: a JSON line, followed by as many bytes as its "size" says. The first answer stands on a line of its own that
-starts with ``GREETING``, so that whatever a program printed before can be skipped.
+output: a JSON line, followed by as many bytes as its "size" says. The first answer starts with ``GREETING``, so that
+whatever a program printed before can be skipped.
 
 Only the standard library, NumPy and bpy are needed here.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-if __name__ == "__main__" and not __package__:  # Blender runs this file as a script that knows no package
+if __name__ == "__main__" and not __package__:  # Blender runs this file as a script outside of its package
     sys.path[:] = [str(Path(__file__).resolve().parents[2]), *(p for p in sys.path if p != str(Path(__file__).parent))]
 
 from ident3d.codec import from_json, to_json
@@ -34,21 +34,21 @@ _FRAME_BYTES = 12  # length, kind and checksum of a chunk
 
 
 def main() -> None:
-    """Serve the parent until it closes the standard input, then end without ceremony."""
+    """Serve the parent until it closes the standard input, then exit at once."""
     requests, answers = _take_pipes()
     try:
         _serve(requests, answers)
     except BrokenPipeError:
         pass  # the parent is gone
-    except Exception:  # noqa: BLE001 - whatever it is, the parent shows what is written here
+    except Exception:  # noqa: BLE001 - whatever it is, the parent shows the traceback
         traceback.print_exc()
         os._exit(1)
-    # Blender's own ending is left out: it is slow, and some releases crash in it.
+    # Blender's shutdown is skipped: it is slow, and some releases crash in it.
     os._exit(0)
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the pipes to the parent for this module alone; everybody else's standard output is silenced."""
+    """Return the pipes to the parent, for this module alone; all other output to the standard output is discarded."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     silence = os.open(os.devnull, os.O_RDWR)
@@ -103,7 +103,7 @@ def _answer(answers: BinaryIO, header: dict[str, Any], body: bytes = b"") -> Non
 
 
 def pixels_only(png: bytes) -> bytes:
-    """Return a PNG with its critical chunks alone: the same pixels, and the same bytes for the same pixels.
+    """Return a PNG with only its critical chunks, so that equal pixels give equal bytes.
 
     Blender writes the date and the render time into every image.
 
@@ -128,7 +128,7 @@ def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def memory() -> int:
-    """Return the resident memory of this process in bytes; 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 where it is unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

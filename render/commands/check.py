@@ -17,7 +17,7 @@ __all__ = ["CheckMachine"]
 class CheckMachine:
     """Say what this machine can render with: Python and bpy, system libraries, devices; and render one image.
 
-    Ends with exit status 1 if nothing can be rendered.
+    The exit status is 1 if nothing can be rendered.
 
     Examples:
         python -m render check
@@ -29,12 +29,12 @@ class CheckMachine:
     resolution: int = 224
     """Width and height of the image in pixels."""
     json: bool = False
-    """Print what is found as JSON."""
+    """Print the findings as JSON."""
 
     pool: PoolSpec = field(default_factory=PoolSpec)
 
     def run(self) -> int:
-        """Print what is found, line by line; return the exit status."""
+        """Print the findings; return the exit status."""
         found: dict[str, Any] = {"error": None}
         for finding in check_rendering(QUALITIES[self.quality], self.resolution, self.pool):
             found[finding.key] = finding.value

@@ -14,7 +14,7 @@ __all__ = ["ContactSheet"]
 
 @dataclass(frozen=True, kw_only=True)
 class ContactSheet:
-    """Put some images of a dataset into one, to look at. Needs no Blender.
+    """Draw some images of a dataset as one. Needs no Blender.
 
     Examples:
         python -m render contact-sheet data/small sheet.png
@@ -24,11 +24,11 @@ class ContactSheet:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     out: tyro.conf.Positional[Path]
-    """The image to write, PNG by its name."""
+    """The image to write, for example a name that ends in .png."""
     split: str = "train"
     """The split."""
     count: int = 64
-    """How many rows, evenly spaced over the split."""
+    """Number of rows, evenly spaced over the split."""
 
     def run(self) -> int:
         """Draw and write; return the exit status."""

@@ -1,4 +1,4 @@
-"""``python -m render ROOT``: renders a dataset, or goes on with one."""
+"""``python -m render ROOT``: renders a dataset, or resumes one."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("ident3d.render")
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Render 3DIdent, or a variant of it, into a folder, or go on with what is there.
+    """Render 3DIdent, or a variant of it, into a folder, or resume a run that was stopped.
 
     Examples:
         python -m render data/3dident                 # the published numbers, 224x224
@@ -31,11 +31,11 @@ class Dataset:
         python -m render data/pairs --train 10000 --test 0 --pairs 'normal(sigma=0.1)'
         python -m render data/variant --world examples/saturation.json
         python -m render data/3dident --shard 0/4     # one of four machines that share the folder
-        python -m render data/3dident --merge         # once all of them are done
+        python -m render data/3dident --merge         # once all four are done
     """
 
     root: tyro.conf.Positional[Path]
-    """Folder of the dataset. It is made if it is not there; a run that was stopped resumes where it was."""
+    """Folder of the dataset, created if it does not exist; a run that was stopped is resumed."""
     train: int | None = DatasetSpec.train
     """Images of the split "train"; 250,000 by default, or as many as --latents has rows."""
     test: int | None = DatasetSpec.test
@@ -45,25 +45,26 @@ class Dataset:
     seed: int = DatasetSpec.seed
     """Seed of the latents and of the sampling noise."""
     quality: QualityName = DEFAULT_QUALITY
-    """"published" is what the authors of 3DIdent set, "standard" is near it and far faster, "draft" is for a look."""
+    """"published" is what the authors of 3DIdent set, "standard" is close to it and far faster, "draft" is for a quick
+    look."""
     world: Path | None = None
-    """A world as JSON: other factors, ranges, objects, lights, colours. By default that of the dataset that lies in
-    ROOT, and that of 3DIdent in a new folder; "python -m render world" writes it, to start from."""
+    """A world as JSON: other factors, ranges, objects, lights, colours. By default that of the dataset in ROOT, or in a
+    new folder that of 3DIdent, which "python -m render world" writes as a start."""
     hue_map: HueMapName | None = None
-    """How hue angles become colours: "wrapped" is injective, "published" is that of the downloadable images. By default
-    as the world says: "wrapped" in that of 3DIdent."""
+    """How hue angles map to colours: "wrapped" is injective, "published" is that of the downloadable images. By default
+    the world decides: "wrapped" in that of 3DIdent."""
     shard: str | None = None
-    """Render part K/N only, K from 0 to N - 1: every N-th Parquet shard. The tasks of a SLURM array know their part."""
+    """Render only part K/N, K from 0 to N - 1: every N-th Parquet shard. By default a task of a SLURM array renders its
+    part, and any other process all."""
     latents: Path | None = None
-    """A .npy file with raw latents of the split "train", one column per factor, in [-1, 1]; the seed draws those of
-    "test"."""
+    """A .npy file with raw latents of the split "train", one column per factor, in [-1, 1]; those of "test" are drawn
+    with the seed."""
     pairs: str | None = None
-    """Render an exact positive beside every image, from a conditional: "normal(sigma=0.1)"."""
+    """Render an exact positive of every image, drawn from a conditional: "normal(sigma=0.1)"."""
     rows_per_shard: int | None = DatasetSpec.rows_per_shard
-    """Rows in a Parquet shard; by default up to 1,000, and fewer in a small dataset."""
+    """Rows of a Parquet shard; by default up to 1,000, and fewer in a small dataset."""
     merge: bool = False
-    """Render nothing: list the parts that lie in ROOT as one dataset, and check that nothing is missing or
-    duplicated."""
+    """Render nothing: list the parts in ROOT as one dataset, and check that nothing is missing or duplicated."""
     json: bool = False
     """Print what was done as JSON."""
 
@@ -108,13 +109,13 @@ class Dataset:
 
 
 def _part(shard: str | None) -> Part:
-    """Return the part that an option names, or else that of a task of a SLURM array."""
+    """Return the part that the option names, or else that of a task of a SLURM array, or else the whole."""
     if shard is not None:
         return Part.parse(shard)
     part = Part.from_slurm(os.environ)
     if part is None:
         return Part()
-    _LOG.info("part %s, by SLURM_ARRAY_TASK_ID=%s", part, os.environ["SLURM_ARRAY_TASK_ID"])
+    _LOG.info("part %s, from SLURM_ARRAY_TASK_ID=%s", part, os.environ["SLURM_ARRAY_TASK_ID"])
     return part
 
 
@@ -137,12 +138,12 @@ def _summary(root: Path, report: RenderReport) -> str:
     lines = [f"{root}: {rows}, in {len(manifest.shards)} shards"]
     if report.rendered:
         rate = f"{report.rendered / report.seconds:.3g} per second"
-        kept = f"; {report.kept:,} were there from an earlier run" if report.kept else ""
+        kept = f"; {report.kept:,} kept from an earlier run" if report.kept else ""
         lines.insert(0, f"{report.rendered:,} images rendered, {rate}{kept}")
     if report.elsewhere:
         lines.append(f"{len(report.elsewhere)} shards are being rendered by another process")
     if manifest.is_complete:
         lines.append(f"complete; next: ident3d verify {root}")
     else:
-        lines.append(f"not complete; once the other parts are there: python -m render {root} --merge")
+        lines.append(f"not complete; once the other parts are done: python -m render {root} --merge")
     return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""The names that several commands take as values of an option."""
+"""Types of the options that several commands take."""
 
 from typing import Literal
 

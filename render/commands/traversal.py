@@ -18,7 +18,7 @@ __all__ = ["Traversal"]
 
 @dataclass(frozen=True, kw_only=True)
 class Traversal:
-    """Draw what each factor does: a column per factor, which goes through its range while the others stay.
+    """Draw what each factor does: a column per factor, which varies over its range while the others are fixed.
 
     Examples:
         python -m render traversal traversal.png
@@ -26,7 +26,7 @@ class Traversal:
     """
 
     out: tyro.conf.Positional[Path]
-    """The image to write, PNG by its name."""
+    """The image to write, for example a name that ends in .png."""
     world: Path | None = None
     """A world as JSON, whose factors are shown; by default that of 3DIdent."""
     steps: int = TraversalSpec.steps
@@ -34,11 +34,11 @@ class Traversal:
     resolution: int = TraversalSpec.resolution
     """Width and height of one image in pixels."""
     seed: int = TraversalSpec.seed
-    """Seed of the values that factors have while they stay."""
+    """Seed of the values of the fixed factors."""
     quality: QualityName = DEFAULT_QUALITY
     """Quality of the images."""
     hue_map: HueMapName | None = None
-    """How hue angles become colours; by default as the world says: "wrapped" in that of 3DIdent."""
+    """How hue angles map to colours; by default the world decides: "wrapped" in that of 3DIdent."""
 
     pool: PoolSpec = field(default_factory=PoolSpec)
 

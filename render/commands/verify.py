@@ -1,4 +1,4 @@
-"""``python -m render verify``: renders rows of a dataset again, and compares."""
+"""``python -m render verify``: renders images of a dataset again, and compares."""
 
 import math
 import sys
@@ -15,10 +15,10 @@ __all__ = ["VerifyImages"]
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyImages:
-    """Render random rows of a dataset again, from what its manifest stores, and compare them with the stored images.
+    """Render random images of a dataset again, from the settings in its manifest, and compare with the stored ones.
 
-    On the same Blender and device the pixels are equal; on another device they may differ by rounding. Among the half
-    a million pairs of the sample's images, the two that are most alike have 27.8 dB. ``ident3d verify`` checks the
+    On the same Blender and device the pixels are equal; on another device they may differ by rounding. Of the half a
+    million pairs of different images in the sample, the most similar one has 27.8 dB. ``ident3d verify`` checks the
     files, and needs no Blender.
 
     Examples:
@@ -29,13 +29,13 @@ class VerifyImages:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     sample: int = VerifySpec.sample
-    """How many images."""
+    """Number of images."""
     seed: int = VerifySpec.seed
     """Seed of the choice of images."""
     tolerance: float = VerifySpec.tolerance_db
     """Lowest peak signal-to-noise ratio that counts as the same image, in dB."""
     json: bool = False
-    """Print what is found as JSON."""
+    """Print the findings as JSON."""
 
     pool: PoolSpec = field(default_factory=PoolSpec)
 
@@ -55,7 +55,7 @@ class VerifyImages:
             sys.stdout.write(f"{report.root}: below {self.tolerance:g} dB: {different}\n")
         else:
             count = len(report.comparisons)
-            sys.stdout.write(f"{report.root}: {count} images are those that the manifest describes\n")
+            sys.stdout.write(f"{report.root}: {count} images are as the manifest describes them\n")
         return status
 
 

@@ -19,8 +19,8 @@ __all__ = ["WorldCommand"]
 class WorldCommand:
     """Write the world of 3DIdent as JSON: factors, ranges, objects, lights, colours. Needs no Blender.
 
-    Change it, and render it with --world FILE. Where a number stands, the name of a factor may stand for it: in a
-    location, a rotation, an orbit, a paint, a scale or a power.
+    Edit the file, and render it with --world FILE. A number in a location, a rotation, an orbit, a paint, a scale or a
+    power may be replaced by the name of a factor.
 
     Examples:
         python -m render world -o variant.json
@@ -37,5 +37,5 @@ class WorldCommand:
             sys.stdout.write(text)
         else:
             write_text(self.out, text)
-            sys.stdout.write(f"{self.out}: change it, and render it with --world {self.out}\n")
+            sys.stdout.write(f"{self.out}: edit it, and render it with --world {self.out}\n")
         return EXIT_OK

@@ -1,1 +1,1 @@
-"""A dataset while it is rendered: its plan, its folder, and the run that fills it."""
+"""Rendering a dataset: what is asked for, the plan of its images, the folder, and the run that fills it."""

@@ -1,8 +1,8 @@
-"""The images of an unfinished shard: a file that only grows, and that a kill at any moment leaves usable.
+"""The images of an unfinished shard: an append-only file that stays usable when its process is killed.
 
-The file is a sequence of frames: a header (row, positive or not, length), the bytes, and a checksum over both. A frame
-that was cut off in the middle, and whatever follows it, is dropped when the journal is opened again, and its image
-is rendered again. The first frame says which settings the images were made with.
+The file is a sequence of frames: a header (row, positive or not, length), the bytes, and a checksum over both. An
+incomplete frame, and whatever follows it, is dropped when the journal is opened again, and its image is rendered again.
+The first frame holds a fingerprint of the settings that the images were rendered with.
 """
 
 import errno
@@ -26,7 +26,7 @@ _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class JournalKey(NamedTuple):
-    """Which image of a shard.
+    """Identifies an image of a shard.
 
     Attributes:
         row: index within the split.
@@ -45,14 +45,14 @@ class JournalBusyError(BlockingIOError):
 
 
 class Journal:
-    """The journal of one shard, open for appending by one process at a time.
+    """The journal of one shard, open in one process at a time.
 
-    The lock is that of the file, so it ends with the process, however that ends. Windows, and file systems without
-    locks, go without it: there two processes may render the same shard, and the images are the same.
+    The file itself is locked, so the lock ends with the process, however that ends. On Windows, and on file systems
+    without locks, there is none: there two processes may render the same shard, to the same images.
 
     Args:
-        path: the file; it and its folder are made where they are missing.
-        settings: a fingerprint of all that decides the images. A journal with another one is emptied.
+        path: the file; it and its folder are created if they do not exist.
+        settings: fingerprint of everything that the images depend on. A journal with another one is emptied.
 
     Raises:
         JournalBusyError: if another process has it open.
@@ -75,7 +75,7 @@ class Journal:
 
     @property
     def present(self) -> KeysView[JournalKey]:
-        """The images that are there, whole."""
+        """Keys of the images in the journal."""
         return self._places.keys()
 
     def append(self, key: JournalKey, image: bytes) -> None:
@@ -90,8 +90,8 @@ class Journal:
         """Return an image.
 
         Raises:
-            KeyError: if it is not there.
-            DatasetError: if it is no longer what was written.
+            KeyError: if it is not in the journal.
+            DatasetError: if it is not what was written.
         """
         start, length = self._places[key]
         header = _header(key, length)
@@ -122,7 +122,7 @@ class Journal:
         try:
             self._file.seek(start)
             rest = memoryview(header + payload + _checksum(header, payload))
-            while rest:  # a disk that is filling up takes a part, and refuses the next
+            while rest:  # a disk that is almost full writes a part first, and fails then
                 rest = rest[self._file.write(rest) :]
         except OSError:
             self._cut(start)
@@ -131,7 +131,7 @@ class Journal:
         return start + len(header), len(payload)
 
     def _recover(self, settings: bytes) -> bool:
-        """Find the frames that are there; cut off what follows the last whole one."""
+        """Find the whole frames, and cut off what follows them; return whether they are of the same settings."""
         for key, start, length in self._frames():
             if key == _SETTINGS:
                 self._file.seek(start)
@@ -180,7 +180,7 @@ def _open_locked(path: Path) -> IO[bytes]:
         if try_lock(file) is False:
             file.close()
             raise JournalBusyError(errno.EAGAIN, "another process is rendering this shard", str(path))
-        # Whoever had the lock may have deleted the file meanwhile: then this is the lock of a file without a name.
+        # The process that held the lock may have deleted the file meanwhile: then this locks a file without a name.
         if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
             return file
         file.close()

@@ -1,4 +1,4 @@
-"""Parts that several machines rendered, as one dataset: the shards that are there are listed, and the gaps named."""
+"""Merging parts that several machines rendered: finished shards are listed as one dataset, and faults are named."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ __all__ = ["MergeReport", "merge_parts"]
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What came of a merge.
+    """The result of a merge.
 
     Attributes:
-        manifest: the manifest as it is now.
-        planned_shards: number of shards that the dataset is to have.
-        faults: one line for each thing that is wrong; none for a complete dataset.
+        manifest: the manifest after the merge.
+        planned_shards: number of shards of the complete dataset.
+        faults: one line for each fault; empty for a complete dataset.
     """
 
     manifest: Manifest
@@ -34,10 +34,10 @@ class MergeReport:
 
 
 def merge_parts(root: Path | str, *, pairs: str | None = None) -> MergeReport:
-    """List every planned shard that lies in a folder, and say what is missing, duplicated, damaged or foreign.
+    """List the finished shards of a folder in its manifest, and report missing, duplicated, damaged and foreign ones.
 
-    The parts may have been rendered into the folder, or into folders of their own and copied together. A shard that was
-    copied without its record (``.render/``) is read, and recorded if it holds what is planned.
+    The parts may have been rendered into the folder, or into separate folders and copied together. A shard that was
+    copied without its record in ``.render/`` is read, and recorded if it holds what is planned.
 
     Args:
         root: the folder.
@@ -47,22 +47,22 @@ def merge_parts(root: Path | str, *, pairs: str | None = None) -> MergeReport:
     Raises:
         FileNotFoundError: if the folder holds no dataset.
         ValueError: if it holds something else.
-        DatasetError: if the manifest is damaged, or does not say how the images are made.
+        DatasetError: if the manifest is damaged, or does not say how the images were rendered.
     """
     root = Path(root)
     manifest = begun_dataset(root)
     if manifest is None:
-        raise FileNotFoundError(f"{root} holds no dataset: render its parts into it, or copy them there, first")
+        raise FileNotFoundError(f"{root} holds no dataset: render its parts into it, or copy them there first")
     ImageSpec.of(manifest)  # raises where the shards of the missing parts could not be rendered
     writer = DatasetWriter(root, manifest)
-    faults = [fault for shard in writer.shards for fault in _settle(writer, shard, pairs)]
+    faults = [fault for shard in writer.shards for fault in _check(writer, shard, pairs)]
     if not faults:
         manifest = writer.write_manifest()
     return MergeReport(manifest, len(writer.shards), (*names_faults(root, manifest), *faults))
 
 
-def _settle(writer: DatasetWriter, shard: Shard, pairs: str | None) -> list[str]:
-    """Record a shard that has no record yet; return what is wrong with it."""
+def _check(writer: DatasetWriter, shard: Shard, pairs: str | None) -> list[str]:
+    """Return the faults of a shard; record it if it has none and was not recorded yet."""
     path = writer.path(shard)
     try:
         record = writer.record(shard)

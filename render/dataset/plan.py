@@ -1,8 +1,8 @@
 """Which images a dataset consists of, shard by shard, and what each of them shows.
 
-Everything about an image follows from the plan and its :class:`ImageId`: it is the same alone, in any range, in any
-part and with any number of workers. The plan's manifest says all of it, and from a manifest come its shards
-(:func:`planned_shards`) and what its images are made with (:meth:`ImageSpec.of`).
+An image depends on the plan and its :class:`ImageId` alone: it is the same by itself, in any range, in any part, and
+with any number of workers. The plan's manifest holds all of it: the shards (:func:`planned_shards`), and what the
+images are rendered from (:meth:`ImageSpec.of`).
 """
 
 import hashlib
@@ -26,20 +26,20 @@ from render.blender.protocol import SMALLEST, Job
 from render.blender.quality import Quality
 from render.dataset.spec import DatasetSpec, find_quality, find_world
 
-if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
+if TYPE_CHECKING:  # it loads torch, which only exact positives need
     from ident3d.conditionals import Conditional
 
 __all__ = ["ImageId", "ImageSpec", "Plan", "Shard", "ShardLatents", "image_bytes", "plan_dataset", "planned_shards"]
 
 _PUBLISHED = {"train": 250_000, "test": 25_000}
-_SHARD_BYTES = 80_000_000
-_SHARD_ROWS = 1000
-_SHARDS_OF_A_SPLIT = 16
-_FEWEST_ROWS = 8
+_MOST_BYTES_PER_SHARD = 80_000_000
+_MOST_ROWS_PER_SHARD = 1000
+_FEWEST_ROWS_PER_SHARD = 8
+_SHARDS_PER_SPLIT = 16  # or more, so that a small dataset still divides into parts
 
 
 class ImageId(NamedTuple):
-    """Which image of a dataset.
+    """Identifies an image of a dataset.
 
     Attributes:
         split: name of the split.
@@ -90,8 +90,8 @@ class ShardLatents:
     """The latents of a shard.
 
     Attributes:
-        rows: (n, d) float32, raw latents of its rows.
-        positives: (n, d) float32, raw latents of their exact positives; None where there are none.
+        rows: (n, d) float32 raw latents of its rows.
+        positives: (n, d) float32 raw latents of their exact positives; None without exact positives.
     """
 
     rows: npt.NDArray[np.float32]
@@ -100,14 +100,14 @@ class ShardLatents:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """What all images of a dataset follow from, beside their latents.
+    """What the images of a dataset are rendered from, apart from their latents.
 
     Attributes:
-        world: what makes scenes out of latents, with the hue map.
+        world: maps latents to scenes, with the hue map.
         quality: settings of the sampler and the denoiser.
         resolution: width and height in pixels.
         seed: seed of the sampling noise.
-        blender: series of Blender, "4.5" for example; None until a worker has told it.
+        blender: series of Blender, for example "4.5"; None until a worker has reported it.
     """
 
     world: World
@@ -117,17 +117,17 @@ class ImageSpec:
     blender: str | None = None
 
     def job(self, image: ImageId, latents: npt.NDArray[np.float32]) -> Job[ImageId]:
-        """Return what an image shows, and the seed of its sampling noise.
+        """Return the job that renders an image.
 
         Args:
             image: which image.
-            latents: (d,) float32, its raw latents.
+            latents: (d,) float32 raw latents of the image.
         """
         purpose = "render-positive" if image.positive else "render"
         return Job(image, self.world.scene(latents), integer_seed(self.seed, f"{purpose}/{image.split}", image.row))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``Manifest.render`` holds. Factors, resolution and seed stand in the manifest itself."""
+        """Return the content of ``Manifest.render``; factors, resolution and seed are in the manifest itself."""
         world = self.world.to_json()
         del world["factors"]
         return {
@@ -139,10 +139,10 @@ class ImageSpec:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "ImageSpec":
-        """Return what the images of a rendered dataset follow from.
+        """Return what the images of a rendered dataset were rendered from.
 
         Raises:
-            DatasetError: if its manifest does not say how its images were made, or not in a way that is understood.
+            DatasetError: if its manifest does not say it, or not in a way that is understood.
         """
         if manifest.seed is None:
             raise DatasetError("the manifest does not say how the images were made: it has no seed")
@@ -167,9 +167,9 @@ class Plan:
     Attributes:
         splits: number of images of each split.
         rows_per_shard: rows in a shard; the last of a split may hold fewer.
-        images: what all images follow from.
-        given: (N, d) float32, raw latents of the split "train" that were given; None where they follow from the seed.
-        conditional: what exact positives are drawn from; None where there are none.
+        images: what the images are rendered from, apart from their latents.
+        given: (N, d) float32 given raw latents of the split "train"; None where they are drawn with the seed.
+        conditional: what exact positives are drawn from; None without exact positives.
     """
 
     splits: Mapping[str, int]
@@ -180,7 +180,7 @@ class Plan:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The manifest of the dataset while no shard is finished."""
+        """The manifest of the dataset, before any shard is finished."""
         return Manifest(
             splits=self.splits,
             rows_per_shard=self.rows_per_shard,
@@ -213,12 +213,12 @@ class Plan:
         return ShardLatents(latents, positives)
 
     def jobs(self, shard: Shard, latents: ShardLatents, done: Container[ImageId] = ()) -> Iterator[Job[ImageId]]:
-        """Yield the images of a shard that are not done yet.
+        """Yield the jobs of a shard that are not done yet.
 
         Args:
             shard: one of :attr:`shards`.
             latents: its latents.
-            done: the images that are there.
+            done: the images that are done.
         """
         for image in shard.images:
             if image not in done:
@@ -226,11 +226,11 @@ class Plan:
                 yield self.images.job(image, table[image.row - shard.rows.start])
 
     def with_blender(self, series: str | None) -> "Plan":
-        """Return this plan for a series of Blender, "4.5" for example."""
+        """Return this plan for a series of Blender, for example "4.5"."""
         return replace(self, images=replace(self.images, blender=series))
 
     def _source(self, split: str) -> str:
-        """Return what the manifest says of the latents of a split where those of "train" were given."""
+        """Return how the manifest describes the latents of a split where those of "train" were given."""
         if split != "train":
             return "uniform"
         return hashlib.sha256(np.ascontiguousarray(self.given, dtype="<f4").tobytes()).hexdigest()
@@ -240,12 +240,12 @@ def plan_dataset(spec: DatasetSpec, begun: Manifest | None = None) -> Plan:
     """Return the plan of a dataset, for a series of Blender that is not known yet.
 
     Args:
-        spec: what is asked for.
-        begun: the manifest of the dataset that lies in the folder already, which settles what ``spec`` leaves open.
+        spec: the dataset.
+        begun: the manifest of the dataset that the folder already holds; it decides what ``spec`` leaves open.
 
     Raises:
-        ValueError: if a setting, the world, the latents or the conditional is not usable.
-        FileNotFoundError: if there is no file of the world or of the latents.
+        ValueError: if a setting, the world, the latents or the conditional is invalid.
+        FileNotFoundError: if the file of the world or of the latents does not exist.
         DatasetError: if the world has to come from ``begun``, which does not describe one.
     """
     check_count(spec.resolution, "resolution", SMALLEST)
@@ -261,9 +261,9 @@ def plan_dataset(spec: DatasetSpec, begun: Manifest | None = None) -> Plan:
 
 
 def image_bytes(resolution: int) -> float:
-    """Return about how many bytes an image of resolution x resolution pixels takes as PNG.
+    """Return the approximate number of bytes of an image of resolution x resolution pixels as PNG.
 
-    Fitted to draft images, which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
+    Fitted to images of the quality "draft", which are the largest: 35 kB at 224x224, 4.7 kB at 64x64.
     """
     return float(6.03 * resolution**1.6)
 
@@ -277,7 +277,7 @@ def _rows_per_shard(spec: DatasetSpec, begun: Manifest | None, largest_split: in
 
 
 def rows_per_shard(largest_split: int, bytes_per_row: float) -> int:
-    """Return how many rows a shard holds unless somebody says otherwise.
+    """Return the default number of rows of a shard.
 
     At most 1,000 and about 80 MB; fewer for a small dataset, so that it still divides into parts.
 
@@ -285,8 +285,8 @@ def rows_per_shard(largest_split: int, bytes_per_row: float) -> int:
         largest_split: rows of the largest split.
         bytes_per_row: estimated size of a row's images.
     """
-    few = max(_FEWEST_ROWS, -(-largest_split // _SHARDS_OF_A_SPLIT))
-    return max(1, min(_SHARD_ROWS, few, int(_SHARD_BYTES / bytes_per_row)))
+    few = max(_FEWEST_ROWS_PER_SHARD, -(-largest_split // _SHARDS_PER_SPLIT))
+    return max(1, min(_MOST_ROWS_PER_SHARD, few, int(_MOST_BYTES_PER_SHARD / bytes_per_row)))
 
 
 def _splits(spec: DatasetSpec, given: npt.NDArray[np.float32] | None) -> dict[str, int]:
@@ -296,7 +296,7 @@ def _splits(spec: DatasetSpec, given: npt.NDArray[np.float32] | None) -> dict[st
         split: defaults[split] if count is None else check_count(count, split, 0) for split, count in asked.items()
     }
     if given is not None and splits["train"] != len(given):
-        raise ValueError(f"train is {splits['train']}, and there are {len(given)} rows of latents: leave train out")
+        raise ValueError(f"train is {splits['train']}, but there are {len(given)} rows of latents: leave train out")
     splits = {split: count for split, count in splits.items() if count}
     if not splits:
         raise ValueError("there is nothing to render: train and test are both 0")
@@ -310,7 +310,7 @@ def _given(latents: npt.ArrayLike | Path, factors: Factors) -> npt.NDArray[np.fl
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from error
     if not len(checked):
-        raise ValueError(f"{what}: there is no row of latents")
+        raise ValueError(f"{what}: expected one or more rows of latents, not 0")
     return checked
 
 

@@ -1,4 +1,4 @@
-"""Rendering a dataset: checks, workers, images, and what came of it."""
+"""Rendering a dataset into a folder: checks, workers, images, and the report of the run."""
 
 import errno
 import logging
@@ -35,11 +35,11 @@ class RenderReport:
     """What a run did.
 
     Attributes:
-        manifest: the manifest as it is now.
+        manifest: the manifest at the end of the run.
         rendered: number of images that were rendered.
-        kept: number of images of unfinished shards that an earlier run had left.
+        kept: number of images of unfinished shards that were kept from an earlier run.
         elsewhere: names of the shards that another process is rendering.
-        seconds: how long the rendering took, without the workers' start.
+        seconds: duration of the rendering, without the start of the workers.
     """
 
     manifest: Manifest
@@ -50,10 +50,10 @@ class RenderReport:
 
 
 def render_dataset(root: Path | str, spec: DatasetSpec | None = None, pool: PoolSpec | None = None) -> RenderReport:
-    """Render a dataset into a folder, or go on with what is there.
+    """Render a dataset into a folder, or resume a run that was stopped.
 
-    Everything is checked before the first worker is started. However a run ends, the images that are done are kept,
-    and the same call goes on from there. Several processes, on one machine or many, may render into one folder.
+    Everything is checked before the first worker is started. However a run ends, finished images are kept, and the same
+    call resumes it. Several processes, on one machine or on many, may render into one folder.
 
     Example:
         >>> from render import DatasetSpec, PoolSpec, render_dataset
@@ -63,16 +63,16 @@ def render_dataset(root: Path | str, spec: DatasetSpec | None = None, pool: Pool
         True
 
     Args:
-        root: the folder; made if it is not there.
-        spec: what the dataset is; that of the published numbers where None.
-        pool: what renders it; all cores, or a GPU if there is one, where None.
+        root: the folder; created if it does not exist.
+        spec: the dataset; where None, as many images as the published one.
+        pool: the workers; where None, on a GPU if one is available, or else on all cores.
 
     Returns:
         What was done, and the manifest.
 
     Raises:
-        ValueError: if a setting cannot be used, or the folder holds something else, or a dataset with other settings.
-        FileNotFoundError: if there is no file of the world, the latents, or Blender.
+        ValueError: if a setting is invalid, or the folder holds something else, or a dataset with other settings.
+        FileNotFoundError: if the file of the world, of the latents or of Blender does not exist.
         OSError: if the folder cannot be written or its disk is too small.
         DatasetError: if the manifest in the folder is damaged, or the disk fills up.
         RenderError: if the machine cannot render, or an image cannot be rendered.
@@ -90,8 +90,8 @@ def render_plan(root: Path, plan: Plan, part: Part, pool: PoolSpec, begun: Manif
         root: the folder.
         plan: the dataset, for a series of Blender that is not known yet.
         part: which of its shards.
-        pool: what renders.
-        begun: the manifest of the dataset that lies in the folder already; None where there is none.
+        pool: the workers.
+        begun: the manifest of the dataset that the folder already holds; None for a new dataset.
     """
     if begun is not None:
         plan = _agreed(plan, begun, root)
@@ -109,9 +109,9 @@ def render_plan(root: Path, plan: Plan, part: Part, pool: PoolSpec, begun: Manif
     with pool.pool(plan.images.quality, resolution) as workers:
         plan = _for_blender(plan, workers.about)
         writer = DatasetWriter(root, plan.manifest)
-        if begun is None:  # a folder that lost its manifest may hold shards all the same
+        if begun is None:  # a folder that lost its manifest may still hold shards
             unfinished = writer.unfinished(shards)
-        writer.write_manifest()  # the settings stand before the first image
+        writer.write_manifest()  # the settings are written before the first image
         _announce(root, plan, part, unfinished, workers.about)
         start = time.perf_counter()
         report = _render(writer, plan, unfinished, workers, workers.about)
@@ -119,13 +119,13 @@ def render_plan(root: Path, plan: Plan, part: Part, pool: PoolSpec, begun: Manif
 
 
 class ShardProgress(Protocol):
-    """Whatever counts images: a progress bar."""
+    """Counts images, as a progress bar does."""
 
     def update(self, n: int) -> object:
         """Count ``n`` images that were rendered."""
 
     def skip(self, n: int) -> object:
-        """Count ``n`` images that were there already, which say nothing about the pace."""
+        """Count ``n`` images that are kept from an earlier run, without effect on the rate."""
 
 
 def render_shards(
@@ -137,17 +137,17 @@ def render_shards(
     made_by: Mapping[str, str],
     progress: ShardProgress,
 ) -> RenderReport:
-    """Render shards to their end.
+    """Render shards completely.
 
-    Every image goes to its shard's journal as it comes, so that nothing is lost however this ends. The next shard is
-    begun while the last images of the one before are being rendered.
+    Every image is written to the journal of its shard as soon as it is rendered, so that nothing is lost however this
+    ends. The next shard is begun while the last images of the one before are still being rendered.
 
     Args:
-        writer: writes them.
-        plan: what they show.
+        writer: writes the shards.
+        plan: what the images show.
         shards: the unfinished shards to render.
-        renderer: makes the images.
-        made_by: what renders, for the shards' records.
+        renderer: renders the images.
+        made_by: versions and device of the renderer, for the records of the shards.
         progress: counts the images.
 
     Raises:
@@ -196,14 +196,14 @@ class _Run:
                 yield job
 
     def begin(self, shard: Shard) -> _OpenShard | None:
-        """Open a shard's journal; None where nothing is left to render in it."""
+        """Open a shard's journal; return None if nothing is left to render in it."""
         try:
             journal = self.writer.journal(shard)
         except JournalBusyError:
             self.elsewhere.append(shard.name)
             return None
         images = shard.images
-        if self.writer.record(shard) is not None:  # another process finished it since the folder was looked at
+        if self.writer.record(shard) is not None:  # another process finished it since the folder was checked
             journal.delete()
             self.progress.skip(len(images))
             return None
@@ -218,7 +218,7 @@ class _Run:
         return opened
 
     def keep(self, image: ImageId, png: bytes) -> None:
-        """Put an image into its journal, in our own encoding, and finish the shard that it completes."""
+        """Write an image to its journal, in our own encoding, and finish its shard if it was the last one."""
         opened = self.awaited.pop(image)
         encoded = encode_png(decode(png, f"the new image of {image}"))
         opened.journal.append(JournalKey(image.row, image.positive), encoded)
@@ -238,10 +238,10 @@ class _Run:
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # it is generic in its stubs alone
-    """A progress bar whose pace is that of the images that were rendered."""
+    """A progress bar whose rate counts only the images that were rendered."""
 
     def skip(self, n: int) -> None:
-        """Count images that were there already."""
+        """Count images that are kept from an earlier run."""
         if not self.disable:
             self.initial += n
             self.n += n
@@ -253,7 +253,7 @@ def _count(shards: Sequence[Shard]) -> int:
 
 
 def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
-    """Return the plan for the series of Blender that a folder was begun with, if all other settings agree."""
+    """Return the plan for the series of Blender that the dataset was begun with, if all other settings agree."""
     plan = plan.with_blender(str(begun.render.get("blender")))
     differences = begun.differences(plan.manifest)
     if differences:
@@ -261,8 +261,8 @@ def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
         if begun.pairs is not None and plan.conditional is None:
             lines += f"\nGive the conditional of its exact positives again: --pairs {shlex.quote(begun.pairs)}"
         raise ValueError(
-            f"{root} holds a dataset with other settings, which stays as it is: render into another folder, or with "
-            f"its settings. Its settings against those that were asked for:{lines}"
+            f"{root} holds a dataset with other settings, which is left unchanged: render into another folder, or with "
+            f"its settings. Its settings, and those that were asked for:{lines}"
         )
     return plan
 
@@ -270,8 +270,8 @@ def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
 def _for_blender(plan: Plan, about: WorkerInfo) -> Plan:
     if plan.images.blender not in {None, about.series}:
         raise ValueError(
-            f"the dataset was begun with Blender {plan.images.blender}, and these workers run {about.blender}: its "
-            f"images would differ. --blender PATH names another Blender, or a Python with bpy {plan.images.blender}"
+            f"the dataset was begun with Blender {plan.images.blender}, but these workers run {about.blender}, whose "
+            f"images differ. --blender PATH names another Blender, or a Python with bpy {plan.images.blender}"
         )
     return plan.with_blender(about.series)
 
@@ -292,7 +292,7 @@ def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], a
 def _render(
     writer: DatasetWriter, plan: Plan, shards: Sequence[Shard], renderer: Renderer, about: WorkerInfo
 ) -> RenderReport:
-    """Render with a progress bar, and say what is kept when the run is cut short."""
+    """Render with a progress bar, and say what is kept when the run is stopped."""
     made_by = {
         "blender": about.blender,
         "device": str(about.device),
@@ -303,12 +303,12 @@ def _render(
         with logging_redirect_tqdm(), _Bar(total=_count(shards), unit="image", smoothing=0.05, disable=None) as bar:
             return render_shards(writer, plan, shards, renderer, made_by=made_by, progress=bar)
     except KeyboardInterrupt:
-        _LOG.warning("stopped; the images that are done are kept: the same command goes on from there")
+        _LOG.warning("stopped; finished images are kept, and the same command resumes the run")
         raise
     except OSError as error:
         if error.errno not in _FULL:
             raise
         raise DatasetError(
-            f"the disk of {writer.root} is full; the images that are done are kept: free some space, and run the "
-            "same command again"
+            f"the disk of {writer.root} is full; finished images are kept: free some space, and run the same command "
+            "again"
         ) from error

@@ -1,4 +1,4 @@
-"""What somebody asks for: a dataset, and which part of it to render."""
+"""The options of a dataset: what to render, and which part of it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from ident3d.scene.templates import HueMap
 from ident3d.scene.world import World
 from render.blender.quality import DEFAULT_QUALITY, QUALITIES, Quality
 
-if TYPE_CHECKING:  # it loads torch, which a dataset without exact positives is rendered without
+if TYPE_CHECKING:  # it loads torch, which only exact positives need
     from ident3d.conditionals import Conditional
 
 __all__ = ["DatasetSpec", "Part", "find_quality", "find_world"]
@@ -24,7 +24,7 @@ _ID, _COUNT, _MIN, _MAX = (f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT"
 
 @dataclass(frozen=True)
 class Part:
-    """Part ``number`` of ``count``, counted from 0.
+    """Part ``number`` of ``count`` parts of a dataset, counted from 0.
 
     Attributes:
         number: 0 to count - 1.
@@ -78,7 +78,7 @@ class Part:
         return cls((task - low) // step, count)
 
     def take(self, items: Sequence[T]) -> list[T]:
-        """Return every ``count``-th item, from ``number`` on: the parts are disjoint, and of one length within one."""
+        """Return every ``count``-th item from ``number`` on: parts are disjoint and differ by at most one in length."""
         return list(items[self.number :: self.count])
 
 
@@ -93,7 +93,7 @@ def _integer(environment: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DatasetSpec:
-    """A dataset that somebody asks for. Numbers and files are checked when it is planned.
+    """A dataset to render. Numbers and files are checked when it is planned.
 
     Attributes:
         train: images of the split "train"; 250,000 where None, or as many as ``latents`` has rows.
@@ -102,14 +102,14 @@ class DatasetSpec:
         seed: seed of the latents and of the sampling noise, 0 or larger.
         quality: settings of the sampler and the denoiser, or the name of a preset, one of
             ``render.blender.quality.QUALITIES``.
-        world: what makes scenes out of latents, or its file of JSON; where None, that of the dataset that lies in the
-            folder already, and that of 3DIdent in a new one.
-        hue_map: how hue angles become colours, instead of the world's own way; None for that.
+        world: maps latents to scenes; a world, or its JSON file. Where None, the world of the dataset that the folder
+            already holds, and that of 3DIdent in a new folder.
+        hue_map: maps hue angles to colours, in place of the world's own map; None for that.
         latents: (N, number of factors) raw latents of the split "train" in [-1, 1], or a .npy file of them; where
-            None, they follow from the seed.
+            None, they are drawn with the seed.
         pairs: the conditional, or its text, from which an exact positive is drawn for every image; None for none.
-        rows_per_shard: rows in a Parquet shard; where None, those of the dataset that lies in the folder, and in a
-            new one up to 1,000, fewer in a small one.
+        rows_per_shard: rows of a Parquet shard; where None, those of the dataset that the folder already holds, and in
+            a new folder up to 1,000, fewer for a small dataset.
         part: which of the shards to render.
     """
 
@@ -127,16 +127,16 @@ class DatasetSpec:
 
 
 def find_quality(quality: Quality | str) -> Quality:
-    """Return a quality, or the preset of that name; ValueError if there is none."""
+    """Return a quality, or the preset of that name; ValueError if the name is unknown."""
     return QUALITIES.find(quality) if isinstance(quality, str) else quality
 
 
 def find_world(world: World | Path | None, hue_map: HueMap | str | None) -> World:
-    """Return a world, or that of a file, or that of 3DIdent, with a hue map if one is given.
+    """Return a world, that of a file, or that of 3DIdent; with another hue map if one is given.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it does not describe a world, a line for each fault; or there is no such hue map.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if it does not describe a world, with a line for each fault, or the hue map is unknown.
     """
     found = World.read(world) if isinstance(world, Path) else world or World()
     return found if hue_map is None else found.with_hue_map(hue_map)

@@ -1,4 +1,4 @@
-"""Rendering rows of a dataset again, from what its manifest stores, to see whether they are what it says."""
+"""Rendering images of a dataset again, from the settings in its manifest, and comparing them with the stored ones."""
 
 import logging
 import math
@@ -27,7 +27,7 @@ _LOG = logging.getLogger("ident3d.render")
 
 @dataclass(frozen=True)
 class Comparison:
-    """A stored image against the same one rendered again.
+    """A stored image compared with the same one rendered again.
 
     Attributes:
         image: which image.
@@ -40,7 +40,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What came of rendering images again.
+    """The result of rendering images again.
 
     Attributes:
         root: the dataset's folder.
@@ -54,7 +54,7 @@ class VerifyReport:
 
     @property
     def different(self) -> list[ImageId]:
-        """The images that are not the same."""
+        """The images that differ by more than the tolerance."""
         return [found.image for found in self.comparisons if found.psnr < self.tolerance_db]
 
 
@@ -64,7 +64,7 @@ class VerifySpec:
 
     Attributes:
         sample: how many images, exact positives among them, 1 or more; all of them where there are fewer.
-        seed: which ones, 0 or larger.
+        seed: seed of their choice, 0 or larger.
         tolerance_db: lowest peak signal-to-noise ratio that counts as the same image, in dB; positive.
     """
 
@@ -74,23 +74,23 @@ class VerifySpec:
 
     def __post_init__(self) -> None:
         if not self.tolerance_db > 0:  # NaN neither
-            raise ValueError(f"a tolerance is a positive number of dB, not {self.tolerance_db}")
+            raise ValueError(f"expected a positive tolerance in dB, not {self.tolerance_db}")
 
 
 def verify_images(root: Path | str, spec: VerifySpec | None = None, pool: PoolSpec | None = None) -> VerifyReport:
-    """Render random images of a dataset again, from what its manifest stores, and compare them with the stored ones.
+    """Render random images of a dataset again, from the settings in its manifest, and compare.
 
-    On the same Blender and device the pixels are equal; on another device they may differ by rounding. Whether the
-    files are sound is told by :func:`ident3d.storage.verification.verify`, without Blender.
+    On the same Blender and device the pixels are equal; on another device they may differ by rounding. To check the
+    files, :func:`ident3d.storage.verification.verify` needs no Blender.
 
     Args:
         root: the dataset's folder, or "sample".
         spec: which images, and when they count as the same.
-        pool: what renders; all cores, or a GPU if there is one, where None.
+        pool: the workers; where None, on a GPU if one is available, or else on all cores.
 
     Raises:
         ValueError: if a number is out of range.
-        FileNotFoundError: if there is no such folder, or nothing in it says how its images were made.
+        FileNotFoundError: if the folder does not exist, or has no manifest.
         DatasetError: if the manifest is damaged or not understood, or a stored image cannot be read.
         RenderError: if the machine cannot render, or an image cannot be rendered.
     """
@@ -98,7 +98,7 @@ def verify_images(root: Path | str, spec: VerifySpec | None = None, pool: PoolSp
     folder = resolve_root(root)
     if not (folder / MANIFEST_NAME).exists():
         raise FileNotFoundError(
-            f"{folder} has no {MANIFEST_NAME}, so that nothing says how its images were made: only datasets that "
+            f"{folder} has no {MANIFEST_NAME}, which says how its images were made: only datasets that "
             "python -m render made can be rendered again. ident3d verify checks the files of any dataset"
         )
     made = ImageSpec.of(Manifest.read(folder))
@@ -123,7 +123,7 @@ def sample_images(root: Path, count: int, seed: int) -> list[ImageId]:
     Args:
         root: the dataset's folder.
         count: how many, 1 or more; all of them where there are fewer.
-        seed: which ones, 0 or larger.
+        seed: seed of their choice, 0 or larger.
     """
     check_count(count, "the number of images to compare", 1)
     images = []
@@ -132,7 +132,7 @@ def sample_images(root: Path, count: int, seed: int) -> list[ImageId]:
         kinds = (False,) if stored.positives is None else (False, True)
         images += [ImageId(split, int(row), positive) for row in stored.ids for positive in kinds]
     if not images:
-        raise DatasetError(f"{root} holds no shard yet")
+        raise DatasetError(f"{root} holds no finished shard yet")
     chosen = generator(seed, "verify").permutation(len(images))[:count]
     return [images[k] for k in sorted(chosen)]
 
@@ -142,9 +142,9 @@ def compare(root: Path, spec: ImageSpec, images: list[ImageId], renderer: Render
 
     Args:
         root: the dataset's folder.
-        spec: what its images follow from.
+        spec: what its images are rendered from.
         images: which ones.
-        renderer: makes the images, with the quality and the resolution of ``spec``.
+        renderer: renders the images, with the quality and the resolution of ``spec``.
 
     Returns:
         One comparison for each image, in their order.

@@ -1,8 +1,8 @@
-"""The folder that a dataset is rendered into: what is there already, and the writer of what comes.
+"""The folder that a dataset is rendered into: what it already holds, and the writer of new shards.
 
-Beside the dataset itself it has a folder ``.render/``, with a journal for every unfinished shard and a record of every
-finished one. From the records the manifest and the card are written anew after every shard, so that runs which share a
-folder need to agree on nothing but the settings.
+Next to the dataset itself there is a folder ``.render/``, with a journal of every unfinished shard and a record of
+every finished one. The manifest and the card are written again from the records after every shard, so that runs which
+share a folder need to agree on nothing but the settings.
 """
 
 import errno
@@ -31,19 +31,19 @@ _LOG = logging.getLogger("ident3d.render")
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 STATE_FOLDER = ".render"
-"""The folder inside a dataset's own that holds what is known of finished and unfinished shards."""
+"""The folder inside a dataset that holds the journals and the records of its shards."""
 
 
 def begun_dataset(root: Path) -> Manifest | None:
-    """Return the manifest of a dataset that was begun in a folder; None where the folder is empty or not there.
+    """Return the manifest of a dataset that was begun in a folder; None if the folder is empty or does not exist.
 
-    Files whose names start with a dot do not count: a cloned repository is empty too. A folder that lost its manifest
-    alone counts as empty as well, since the records of its shards tell with which settings they were made.
+    Files whose names start with a dot do not count, so a repository without files is empty. A folder that lost only its
+    manifest counts as empty too, because the records of its shards tell the settings that they were rendered with.
 
     Raises:
         NotADirectoryError: if ``root`` is a file.
         ValueError: if the folder holds something else.
-        DatasetError: if its manifest is damaged, or of another kind.
+        DatasetError: if its manifest is damaged, or of another version.
     """
     if not root.exists():
         return None
@@ -63,7 +63,7 @@ def begun_dataset(root: Path) -> Manifest | None:
 
 
 def check_writable(root: Path) -> None:
-    """Raise OSError unless files can be made in ``root``, or the folder itself can be made."""
+    """Raise OSError unless files can be created in ``root``, or the folder itself can be created."""
     folder = nearest_folder(root)
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -76,12 +76,12 @@ def _read_manifest(root: Path) -> Manifest:
     try:
         return Manifest.read(root)
     except DatasetError as error:
-        is_garbled = isinstance(error.__cause__, ValueError)  # and not one of another version, which is whole
+        is_garbled = isinstance(error.__cause__, ValueError)  # and not just of another version
         if not is_garbled or not (root / STATE_FOLDER).is_dir():
             raise
         raise DatasetError(
-            f"{error}. Delete that file and run the command with which the dataset was begun: the shards that are "
-            "there are kept, and the manifest is written again"
+            f"{error}. Delete that file and run the command again that the dataset was begun with: finished shards are "
+            "kept, and the manifest is written again"
         ) from error
 
 
@@ -99,7 +99,7 @@ class DatasetWriter:
 
     Attributes:
         root: the folder.
-        manifest: the settings of the dataset; the shards that it lists do not count.
+        manifest: the settings of the dataset; the shards that it lists are ignored.
     """
 
     root: Path
@@ -111,11 +111,11 @@ class DatasetWriter:
         return planned_shards(self.manifest)
 
     def path(self, shard: Shard) -> Path:
-        """Return where a shard's file lies."""
+        """Return the path of a shard's file."""
         return self.root / DATA_FOLDER / shard.name
 
     def journal(self, shard: Shard) -> Journal:
-        """Open the journal of a shard, with the images that are there already.
+        """Open the journal of a shard, with the images of earlier runs.
 
         Raises:
             JournalBusyError: if another process is rendering the shard.
@@ -125,21 +125,21 @@ class DatasetWriter:
         return journal
 
     def record(self, shard: Shard) -> ShardRecord | None:
-        """Return the record of a finished shard; None where there is none, or its file is gone.
+        """Return the record of a finished shard; None if there is none, or its file is missing.
 
         Raises:
-            DatasetError: if the record says that the shard was made with other settings.
+            DatasetError: if the shard was rendered with other settings.
         """
         return self._record(shard, self._listed())
 
     def unfinished(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Return the shards that have to be rendered, after a check of those that are there.
+        """Return the shards that have to be rendered, after a check of the finished ones.
 
-        A shard whose file is not the one that was recorded is named in the log and removed.
+        A shard whose checksum is not the recorded one is named in the log and removed.
         """
         listed = self._listed()
         if listed:
-            _LOG.info("checking the shards that are there")
+            _LOG.info("checking the finished shards")
         return [shard for shard in shards if not self._is_sound(shard, listed)]
 
     def finish(self, shard: Shard, latents: ShardLatents, journal: Journal, made_by: Mapping[str, str]) -> None:
@@ -153,25 +153,25 @@ class DatasetWriter:
         self.write_manifest()
 
     def write_record(self, shard: Shard, made_by: Mapping[str, str]) -> None:
-        """Record a shard that lies there as finished."""
+        """Record the file of a shard as finished."""
         sha256 = sha256_of(self.path(shard))
         record = ShardRecord(shard.name, shard.split, shard.rows.start, len(shard.rows), sha256, dict(made_by))
         data = {"settings": self.settings, "record": asdict(record)}
         write_text(self._record_path(shard), json.dumps(data, indent=1) + "\n")
 
     def write_manifest(self) -> Manifest:
-        """Write the manifest and the card over all the records that are there, and return the manifest.
+        """Write the manifest and the card from all the records, and return the manifest.
 
-        Whoever writes last has to have seen every record. So the records are read again after the writing, until
-        they are those that were written. What lies there already is not written again, since a finished dataset may
+        The process that writes last must have seen every record. So the records are read again after writing, until
+        they are the ones that were written. Files that would not change are not written, because a finished dataset may
         be read-only.
         """
         records = self._records()
         while True:
             manifest = self.manifest.with_shards(records)
             try:
-                self._write_unless_there(MANIFEST_NAME, manifest.text())
-                self._write_unless_there(CARD_NAME, card(manifest, native_splits(self.root)))
+                self._write_changed(MANIFEST_NAME, manifest.text())
+                self._write_changed(CARD_NAME, card(manifest, native_splits(self.root)))
             except OSError as error:
                 if error.errno not in _READ_ONLY or not self._is_written(manifest):
                     raise
@@ -182,10 +182,10 @@ class DatasetWriter:
 
     @cached_property
     def settings(self) -> str:
-        """A fingerprint of all settings, by which records and journals of another dataset are told apart."""
+        """Fingerprint of all settings, which tells records and journals of other datasets apart."""
         return self.manifest.settings_digest
 
-    def _write_unless_there(self, name: str, text: str) -> None:
+    def _write_changed(self, name: str, text: str) -> None:
         path = self.root / name
         try:
             if path.read_bytes() == text.encode():
@@ -195,7 +195,7 @@ class DatasetWriter:
         write_text(path, text)
 
     def _is_written(self, manifest: Manifest) -> bool:
-        """Return whether the manifest lies there with the same content, as an earlier ident3d wrote it for example."""
+        """Return whether the folder has a manifest with this content, perhaps written by an earlier ident3d."""
         try:
             return Manifest.read(self.root) == manifest
         except (DatasetError, FileNotFoundError):
@@ -208,10 +208,10 @@ class DatasetWriter:
             return False
         if sha256_of(self.path(shard)) == record.sha256:
             journal = self._journal_path(shard)
-            if journal.exists():  # a kill came before its deletion; a read-only disk refuses to remove even nothing
+            if journal.exists():  # the process was killed before it deleted it; a read-only disk refuses every removal
                 journal.unlink(missing_ok=True)
             return True
-        _LOG.warning("%s is damaged: it is rendered again", self.path(shard))
+        _LOG.warning("%s is damaged and is rendered again", self.path(shard))
         self._record_path(shard).unlink(missing_ok=True)
         self.path(shard).unlink(missing_ok=True)
         return False
@@ -243,17 +243,17 @@ class DatasetWriter:
         return found.record
 
     def foreign(self, shard: Shard) -> str:
-        """Return what is said of a shard that belongs to another dataset: what to do about it."""
+        """Return the message about a shard that belongs to another dataset."""
         path, record = self.path(shard), self._record_path(shard)
         both = f"{path} and {record}" if record.exists() else f"{path}"
         return (
-            f"{path} was made with other settings than those of {self.root / MANIFEST_NAME}, or of the command where "
-            f"that is missing: another quality, seed or world, for example. Move {both} away if they are another "
-            "dataset's, or delete them if nobody needs them, and run the command again"
+            f"{path} was rendered with other settings than those of {self.root / MANIFEST_NAME}, or of the command if that "
+            f"is missing, for example another quality, seed or world. Move {both} away if they belong to another "
+            "dataset, or delete them if nobody needs them, and run the command again"
         )
 
     def _check_own(self, shard: Shard) -> None:
-        """Raise DatasetError where a shard that nobody recorded lies there and is another dataset's."""
+        """Raise DatasetError if the file of a shard without a record belongs to another dataset."""
         path = self.path(shard)
         if not path.is_file():
             return
@@ -265,7 +265,7 @@ class DatasetWriter:
             raise DatasetError(self.foreign(shard))
 
     def _listed(self) -> Mapping[str, ShardRecord]:
-        """Return what the manifest lists: the records of a folder whose ``.render/`` was left behind."""
+        """Return the records in the manifest, for a folder that was copied without its ``.render/``."""
         if not (self.root / MANIFEST_NAME).exists():
             return {}
         return {record.name: record for record in Manifest.read(self.root).shards}

@@ -107,11 +107,11 @@ def test_a_worker_that_hangs_is_ended_and_its_image_made_again(blender, caplog):
     assert _no_process_is_left(blender)
 
 
-def test_an_image_that_ends_three_workers_is_reported_with_their_last_words(blender, caplog):
+def test_an_image_that_kills_three_workers_is_reported_with_their_last_lines(blender, caplog):
     jobs = [Job("deadly", SCENE, fake_worker.SEED_THAT_KILLS), *TEN]
     with (
         Pool(SETTINGS, 1, blender=blender) as pool,
-        pytest.raises(WorkerDiedError, match=r"image 'deadly' ended 3 workers(.|\n)*last words(.|\n)*out of cheese"),
+        pytest.raises(WorkerDiedError, match=r"3 workers died on image 'deadly'(.|\n)*last lines(.|\n)*out of cheese"),
     ):
         dict(pool.render(jobs))
     assert caplog.text.count("'deadly' is rendered again") == 2
@@ -137,7 +137,7 @@ def test_what_blender_complains_about_is_passed_on_once(blender, caplog):
 @pytest.mark.parametrize("trouble", ["FAKE_HANG", "FAKE_CRASH"])
 def test_workers_that_hang_or_crash_at_their_end_do_no_harm(blender, monkeypatch, trouble):
     monkeypatch.setenv(trouble, "1")
-    monkeypatch.setattr("render.blender.process._ENDING_S", 0.2)
+    monkeypatch.setattr("render.blender.process._EXIT_S", 0.2)
     with Pool(SETTINGS, 2, blender=blender) as pool:
         assert dict(pool.render(TEN)) == _expected(TEN)
     assert _no_process_is_left(blender)
@@ -289,7 +289,7 @@ def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_last_words(
     )
     script.chmod(0o755)
     with (
-        pytest.raises(WorkerDiedError, match=r"ended with exit status 3; its last words:\nno display"),
+        pytest.raises(WorkerDiedError, match=r"ended with exit status 3; its last lines:\nno display"),
         Pool(SETTINGS, 1, blender=script),
     ):
         pass
@@ -298,15 +298,15 @@ def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_last_words(
 def test_wrong_settings_are_refused_before_anything_starts(tmp_path):
     with pytest.raises(ValueError, match="1 or more workers, not 0"):
         Pool(SETTINGS, 0)
-    with pytest.raises(ValueError, match="4 to 65536 pixels a side, not 0"):
+    with pytest.raises(ValueError, match="4 to 65536 pixels per side, not 0"):
         Settings(QUALITIES["draft"], resolution=0)
     with pytest.raises(ValueError, match="1 or more threads"):
         Settings(QUALITIES["draft"], resolution=8, threads=0)
     with pytest.raises(ValueError, match="expected tries"):
         WorkerLimits(tries=0)
-    with pytest.raises(ValueError, match="silence of more than 0 seconds, not nan"):
+    with pytest.raises(ValueError, match="silence_s of more than 0 seconds, not nan"):
         WorkerLimits(silence_s=float("nan"))
-    with pytest.raises(FileNotFoundError, match="no such program"):
+    with pytest.raises(FileNotFoundError, match="does not exist; expected a Python that has bpy"):
         Pool(SETTINGS, 1, blender=tmp_path / "nothing")
     text = tmp_path / "text"
     text.write_text("#!/bin/sh\necho gimp 2.0\n")

@@ -43,7 +43,7 @@ def test_old_pythons_and_other_programs_are_refused(tmp_path):
         Program.find(_program(tmp_path / "old", "Python 3.10.2"))
     with pytest.raises(BlenderMissingError, match="neither a Python nor a Blender"):
         Program.find(_program(tmp_path / "other", "ImageMagick 7"))
-    with pytest.raises(FileNotFoundError, match="no such program"):
+    with pytest.raises(FileNotFoundError, match="does not exist; expected a Python that has bpy"):
         Program.find(tmp_path / "absent")
     (tmp_path / "text").write_text("hello")
     with pytest.raises(BlenderMissingError, match="cannot be run"):

@@ -80,7 +80,7 @@ def test_a_slurm_array_renders_its_part(tmp_path, monkeypatch, caplog):
     for name, value in {"ID": "7", "COUNT": "5", "MIN": "3", "MAX": "7"}.items():
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
     assert render(tmp_path) == 0
-    assert "part 4/5, by SLURM_ARRAY_TASK_ID=7" in caplog.text
+    assert "part 4/5, from SLURM_ARRAY_TASK_ID=7" in caplog.text
     assert list(files_of(tmp_path)) == ["test-00001-of-00002.parquet"]
 
 
@@ -132,7 +132,7 @@ def test_an_end_from_outside_keeps_what_is_done_and_leaves_no_worker(tmp_path, r
     process.send_signal(end)
     _, words = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in words
+    assert "finished images are kept, and the same command resumes the run" in words
     assert "Traceback" not in words
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
     assert render(tmp_path) == 0
@@ -229,7 +229,7 @@ def test_what_cannot_be_is_refused_before_any_work(tmp_path, caplog, options, st
         (np.full((3, 10), np.nan), "position_x is nan"),
         (np.zeros((3, 9)), "expected numeric latents of shape (N, 10)"),
         (np.zeros(10), "expected numeric latents of shape (N, 10)"),
-        (np.zeros((0, 10)), "there is no row of latents"),
+        (np.zeros((0, 10)), "expected one or more rows of latents, not 0"),
     ],
 )
 def test_latents_that_cannot_be_rendered_are_refused(tmp_path, caplog, array, said):

@@ -80,7 +80,7 @@ def test_another_world_is_refused_with_what_differs(variant, tmp_path, caplog):
 def test_a_variant_is_verified_and_merged(variant, tmp_path, capsys):
     assert ident3d_main(["verify", str(variant)]) == 0
     assert main(["verify", str(variant), "--sample", "3", "--workers", "1"]) == 0
-    assert "3 images are those that the manifest describes" in capsys.readouterr().out
+    assert "3 images are as the manifest describes them" in capsys.readouterr().out
     copy = shutil.copytree(variant, tmp_path / "copy", ignore=shutil.ignore_patterns(".render"))
     Manifest.read(copy).with_shards(()).write(copy)
     assert main([str(copy), "--merge"]) == 0

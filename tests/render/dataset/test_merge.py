@@ -58,7 +58,7 @@ def test_parts_of_different_settings_are_not_mixed(tmp_path, halves):
     root = _copy([other, halves[0]], tmp_path / "mixed")
     before = Manifest.read(root)
     faults = merge_parts(root).faults
-    assert sum("made with other settings" in fault for fault in faults) == 2
+    assert sum("rendered with other settings" in fault for fault in faults) == 2
     assert Manifest.read(root) == before
 
 
@@ -67,7 +67,7 @@ def test_a_part_of_other_settings_is_found_without_its_record(tmp_path, halves):
     root = _copy([other, halves[0]], tmp_path / "mixed", leave=(".render",))
     before = Manifest.read(root)
     faults = merge_parts(root).faults
-    assert sum("made with other settings" in fault for fault in faults) == 2
+    assert sum("rendered with other settings" in fault for fault in faults) == 2
     path = root / "data" / "train-00001-of-00003.parquet"
     assert any(f"Move {path} away" in fault and "delete" in fault for fault in faults)
     assert Manifest.read(root) == before

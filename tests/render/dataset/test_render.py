@@ -125,7 +125,7 @@ def test_another_series_of_blender_is_refused(tmp_path):
         _render(tmp_path, small_plan(), Part(), FakePool(fail_after=11))
     before = files_of(tmp_path), Manifest.read(tmp_path)
     pool = FakePool(blender="5.2.3")
-    with pytest.raises(ValueError, match=r"begun with Blender 4\.5, and these workers run 5\.2\.3.*bpy 4\.5"):
+    with pytest.raises(ValueError, match=r"begun with Blender 4\.5, but these workers run 5\.2\.3.*bpy 4\.5"):
         _render(tmp_path, small_plan(), Part(), pool)
     assert pool.rendered == []
     assert (files_of(tmp_path), Manifest.read(tmp_path)) == before
@@ -167,7 +167,7 @@ def test_a_manifest_of_another_version_is_not_to_be_deleted(tmp_path):
 def test_shards_of_other_settings_are_refused_where_the_manifest_is_gone(tmp_path):
     _render(tmp_path, small_plan(), Part(), FakePool())
     (tmp_path / "manifest.json").unlink()
-    with pytest.raises(DatasetError, match="made with other settings"):
+    with pytest.raises(DatasetError, match="rendered with other settings"):
         _render(tmp_path, small_plan(seed=1), Part(), FakePool())
     assert not (tmp_path / "manifest.json").exists()
 
@@ -184,7 +184,7 @@ def test_a_full_disk_is_called_so(tmp_path, monkeypatch, code):
         raise OSError(code, "full")
 
     monkeypatch.setattr(Journal, "append", full)
-    with pytest.raises(DatasetError, match="is full; the images that are done are kept"):
+    with pytest.raises(DatasetError, match="is full; finished images are kept"):
         _render(tmp_path, small_plan(), Part(), FakePool())
 
 
@@ -200,7 +200,7 @@ def test_another_error_of_the_disk_stays_itself(tmp_path, monkeypatch):
 def test_ctrl_c_says_how_to_go_on(tmp_path, caplog):
     with pytest.raises(KeyboardInterrupt):
         _render(tmp_path, small_plan(), Part(), FakePool(fail_after=5, error=KeyboardInterrupt))
-    assert "the same command goes on from there" in caplog.text
+    assert "finished images are kept, and the same command resumes the run" in caplog.text
     assert _render(tmp_path, small_plan(), Part(), FakePool()).kept == 5
 
 

@@ -60,7 +60,7 @@ def test_a_dataset_that_its_manifest_does_not_describe_is_found(root):
 def test_what_cannot_be_compared_is_refused(root, tmp_path):
     with pytest.raises(ValueError, match="images to compare is 1 or larger, not 0"):
         sample_images(root, 0, seed=0)
-    with pytest.raises(DatasetError, match="holds no shard"):
+    with pytest.raises(DatasetError, match="holds no finished shard"):
         sample_images(tmp_path / "nowhere", 1, seed=0)
     replace(Manifest.read(root), render={}).write(root)
     with pytest.raises(DatasetError, match="does not say how"):
