@@ -1,1 +1,1 @@
-"""Encoders, losses and training for the papers' baselines. Run as ``python -m baselines``."""
+"""Encoders, losses and training of the papers' baselines. Run as ``python -m baselines``."""

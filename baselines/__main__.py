@@ -7,7 +7,7 @@ from ident3d import commandline
 
 __all__ = ["DESCRIPTION", "commands", "main"]
 
-DESCRIPTION = "Encoders, losses and training for the papers' baselines."
+DESCRIPTION = "Encoders, losses and training of the papers' baselines."
 
 
 def commands() -> commandline.Commands:

@@ -1,21 +1,21 @@
 """Recipes: the papers' experiments on images, by name.
 
-Appendix A.3 of Zimmermann et al. gives Adam, a learning rate of 1e-4, 200,000 steps and the encoder. It leaves open,
-and this is what was chosen here:
+Appendix A.3 of Zimmermann et al. gives Adam, a learning rate of 1e-4, 200,000 steps and the encoder. What it leaves
+open was chosen here:
 
 * the scales of the conditionals on 3DIdent: sigma 0.1 and scale 0.1, in units of the raw latents;
 * the batch: 512 pairs, as in the published code;
-* the temperature: 0.1. Where the embeddings' scale is learned or unbounded only their ratio counts, but a scale
-  starts near 1 and moves slowly: on the images of the track mini (batch 128, learning rate 1e-3), infonce-box came to
-  R2 0.63 in 500 steps with temperature 0.1, and to 0.48 with 1;
-* the negatives: the other anchors of the batch, each anchor never its own.
+* the temperature: 0.1. Where the scale of the embeddings is learned or unbounded, only its ratio to the temperature
+  matters, but a scale starts near 1 and changes slowly: on the images of the track mini (batch 128, learning rate
+  1e-3), infonce-box reached R2 0.63 in 500 steps with temperature 0.1, and 0.48 with 1;
+* the negatives: the other anchors of the batch, never the anchor itself.
 
-AnInfoNCE was published on other data. Here half of the factors are content (sigma 0.1) and half are style (sigma 0.5),
-each half with a position, rotations, a hue and the spotlight, so that neither is harder to see. Its box has a fixed
-size, because a learned one and Lambda would say the same thing twice; Lambda starts at 10, one over the temperature.
+AnInfoNCE was published on other data. Here half of the factors are content (sigma 0.1) and half are style (sigma 0.5);
+positions, rotations and hues are divided among the two, so that neither half is harder to see. The size of its box is
+fixed, because a learned size and Lambda would be redundant; Lambda starts at 10, one over the temperature.
 
-A recipe of one's own is a :class:`Recipe` and an entry, ``RECIPES.register(recipe.name, recipe)``; or no entry, and it
-is named as ``package.module:RECIPE``.
+Your own recipe is a :class:`Recipe`, named as ``package.module:RECIPE``, or by a short name after
+``RECIPES.register(recipe.name, recipe)``.
 """
 
 import json
@@ -41,8 +41,10 @@ __all__ = [
 PairKind = Literal["matched", "rendered", "augmented", "single"]
 SpaceName = Literal["unbounded", "box", "sphere"]
 
-_CONTENT = ("position_x", "position_y", "rotation_x", "spotlight_angle", "object_hue")
-_ANISOTROPIC = f"normal(sigma={{{', '.join(f'{name}: 0.1' for name in _CONTENT)}, rest: 0.5}})"
+CONTENT_FACTORS = ("position_x", "position_y", "rotation_x", "spotlight_angle", "object_hue")
+"""The factors that vary little within an anisotropic pair; the others are style."""
+
+_ANISOTROPIC = f"normal(sigma={{{', '.join(f'{name}: 0.1' for name in CONTENT_FACTORS)}, rest: 0.5}})"
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,11 @@ class Recipe:
     """What is trained, on which pairs, and how.
 
     Attributes:
-        name: the recipe's name.
-        title: what it is, in a line.
+        name: name of the recipe.
+        title: description in one line.
         loss: name of the loss in :data:`~baselines.losses.LOSSES`, or ``package.module:Class``.
         space: space of the embeddings.
-        conditional: the distribution of positives as text, see :mod:`ident3d.conditionals.text`; None where there is
-            none.
+        conditional: the conditional of the positives as text, see :mod:`ident3d.conditionals.text`; None without one.
         pairs: "matched": stored images, the nearest to a draw from the conditional; "rendered": exact pairs;
             "augmented": two SimCLR views of an image; "single": images with their latents.
         match_in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
@@ -63,16 +64,16 @@ class Recipe:
         temperature: temperature of InfoNCE and delta-InfoNCE.
         negatives: which of the batch's other items are negatives.
         symmetric: whether both images of a pair are anchors.
-        learn_scale: whether the box's size or the sphere's radius is learned; None: the box's is.
-        initial_precision: where the diagonal of AnInfoNCE's Lambda starts.
+        learn_scale: whether the size of the box or the radius of the sphere is learned; where None, only the box's.
+        initial_precision: initial diagonal of AnInfoNCE's Lambda.
         encoder: name of the encoder in :data:`~baselines.encoders.ENCODERS`, or ``package.module:function``.
-        encoder_options: options of the encoder's own, by name.
-        loss_options: options of the loss's own, by name.
-        learning_rate: Adam's, for the encoder.
-        loss_learning_rate: Adam's, for what the loss learns.
+        encoder_options: further arguments of the encoder, by name.
+        loss_options: further arguments of the loss, by name.
+        learning_rate: learning rate of Adam for the encoder.
+        loss_learning_rate: learning rate of Adam for the parameters of the loss.
         steps: optimisation steps.
         batch_size: pairs in a step, over all processes.
-        reported_r2: mean R2 on the published test split as the paper reports it, in percent; None where it does not.
+        reported_r2: mean R2 on the published test split that the paper reports, in percent; None if it reports none.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Recipe:
         if needs_conditional and self.conditional is None:
             raise ValueError("matched pairs are drawn from a conditional: give one")
         if self.pairs in {"augmented", "single"} and self.conditional is not None:
-            raise ValueError(f"{self.pairs} images come from no conditional; leave {self.conditional!r} out")
+            raise ValueError(f"{self.pairs} images have no conditional; leave {self.conditional!r} out")
         takes = "single images" if find_loss(self.loss).views == 1 else "pairs"
         served = "single images" if self.pairs == "single" else "pairs"
         if takes != served:
@@ -209,15 +210,12 @@ _EXACT = tuple(
 RECIPES: Registry[Recipe] = Registry("recipe", {recipe.name: recipe for recipe in (*_TABLE_4, *_MATCHED, *_EXACT)})
 """The recipes by name. Those that end in "-exact" need a dataset rendered with ``--pairs``."""
 
-CONTENT_FACTORS = _CONTENT
-"""The factors that vary little within an anisotropic pair; the others are style."""
-
 
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name in :data:`RECIPES`, or as ``package.module:RECIPE``.
 
     Raises:
-        ValueError: if there is none, or it is not a :class:`Recipe`.
+        ValueError: if the name is unknown, or what it names is not a :class:`Recipe`.
     """
     found: object = RECIPES.find(name)
     if not isinstance(found, Recipe):
@@ -229,22 +227,22 @@ def read_recipe(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe that a run's ``options.json`` holds.
 
     Raises:
-        ValueError: everything that is wrong with it.
+        ValueError: if it is not a valid recipe; every fault is listed.
     """
     held = dict(data)
-    if "depth" in held:  # as runs wrote it while all encoders were ResNets
+    if "depth" in held:  # of runs that were written when all encoders were ResNets
         held["encoder"] = f"resnet{held.pop('depth')}"
     return from_json(Recipe, held, "recipe")
 
 
 def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the options that a command line gives an encoder or a loss.
+    """Return the options of an encoder or a loss from the command line.
 
     Args:
-        texts: each ``name=value``, the value as JSON or else as text; or one JSON object.
+        texts: each is ``name=value``, with the value as JSON or else as plain text; or a JSON object.
 
     Raises:
-        ValueError: if a text is neither, or a name comes twice.
+        ValueError: if a text is neither, or a name is given twice.
     """
     found: dict[str, Any] = {}
     for text in texts:

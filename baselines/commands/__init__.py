@@ -1,1 +1,1 @@
-"""The commands of ``python -m baselines``, one a module."""
+"""The commands of ``python -m baselines``: a data class of options each, with the work in ``run``."""

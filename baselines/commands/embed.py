@@ -19,11 +19,11 @@ __all__ = ["Embed"]
 class Embed:
     r"""Embed a split with a trained encoder, and write a submission.
 
-    The encoder is the folder of a run, which knows what to say about itself, or an ONNX or TorchScript file from
-    elsewhere, about which --name, --method, --architecture, --training-data and --conditional have to say it. A file's
-    encoder takes float32 RGB images (B, 3, H, W) in [0, 1]. Two names stand for encoders that nobody trained, the
-    floor of the leaderboard: pixels (the image averaged over 8x8 cells) and random-resnet18 (with --seed). A file
-    or folder of such a name is written with its folder, as ./pixels.
+    The encoder is the folder of a run, which holds its own description, or any ONNX or TorchScript file, which --name,
+    --method, --architecture, --training-data and --conditional describe. The encoder of a file takes float32 RGB images
+    (B, 3, H, W) in [0, 1]. Two names are those of untrained encoders, the floor of the leaderboard: pixels (the image
+    averaged over 8x8 cells) and random-resnet18 (with --seed). A file or folder of such a name is written with its
+    path, as ./pixels.
 
     Examples:
         python -m baselines embed runs/supervised-seed0 data/mini -o supervised.zip --authors 'A. Author'
@@ -37,13 +37,13 @@ class Embed:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     about: About
-    """What the submission says about itself."""
+    """The description of the submission."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("submission.zip")
     """The submission: a folder, or an archive that ends in .zip."""
     split: str = "test"
     """The split to embed."""
     seed: int = 0
-    """Seed of the training, known for a run; or of random-resnet18."""
+    """Seed of the training of a file, or of random-resnet18; a run knows its own."""
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     json: bool = False

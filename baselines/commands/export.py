@@ -15,10 +15,10 @@ __all__ = ["Export"]
 
 @dataclass(frozen=True)
 class Export:
-    """Write a run's encoder as ONNX or safetensors.
+    """Write the encoder of a run as ONNX or safetensors.
 
-    ONNX takes float32 RGB images (B, 3, R, R) in [0, 1], R being the resolution that was trained on, and gives
-    embeddings (B, d); it is what a maintainer of the leaderboard verifies an entry with.
+    The ONNX file maps float32 RGB images (B, 3, R, R) in [0, 1], at the resolution R of the training, to embeddings
+    (B, d). Maintainers of the leaderboard verify an entry with it.
 
     Examples:
         python -m baselines export runs/supervised-seed0 encoder.onnx
@@ -28,7 +28,7 @@ class Export:
     run_folder: tyro.conf.Positional[Path]
     """Folder of the run."""
     out: tyro.conf.Positional[Path]
-    """The file, which ends in .onnx or .safetensors."""
+    """The file to write; its name ends in .onnx or .safetensors."""
     json: bool = False
     """Print what was done as JSON."""
 

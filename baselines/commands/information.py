@@ -1,4 +1,4 @@
-"""``python -m baselines information``: what a run's encoder keeps of what two views share."""
+"""``python -m baselines information``: how much of the information that two views share the encoder of a run keeps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ __all__ = ["MeasureInformation"]
 
 @dataclass(frozen=True)
 class MeasureInformation:
-    """Estimate the mutual information between the two views' embeddings, beside the latents' true one.
+    """Estimate the mutual information between the embeddings of two views, and compare it with that of the latents.
 
-    Pairs are those of the run's recipe: matched among the images of the split, or the rendered ones. Every image
-    is the anchor of one. The estimate is an InfoNCE bound, in nats: it cannot exceed the logarithm of the number of
-    items that a positive is told apart from, nor of the number of images where pairs are matched; both are shown.
-    Beside it stand the same estimate of the latents of the same pairs, and the information that latents share under
-    the conditional, which is known exactly. A supervised run and one on augmentations have no such pairs; with
-    --conditional they are measured on matched ones.
+    Pairs are those of the run's recipe: matched among the images of the split, or rendered. Every image is the anchor
+    of one pair. The estimate is an InfoNCE bound, in nats: it cannot exceed the logarithm of the number of items that a
+    positive is told apart from nor, for matched pairs, of the number of images; both are shown. Also shown are the same
+    estimate for the latents of the same pairs, and the information that latents share under the conditional, which is
+    known exactly. Supervised runs and runs on augmentations have no such pairs; --conditional matches some for them.
 
     Examples:
         python -m baselines information runs/infonce-box-seed0 data/mini
@@ -34,20 +33,20 @@ class MeasureInformation:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     split: str = "test"
-    """The split that pairs are made of."""
+    """The split that pairs are taken from."""
     conditional: str | None = None
-    """Match pairs under this distribution, such as 'normal(sigma=0.3)', whatever the run was trained on."""
+    """Match pairs under this conditional, for example 'normal(sigma=0.3)', whatever the run was trained on."""
     items: int = 4096
-    """Items that a positive is told apart from, itself included; fewer where half of the split is smaller."""
+    """Items that a positive is told apart from, including itself; fewer if half of the split is smaller."""
     seed: int = 0
     """Seed of the draws that are matched."""
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     json: bool = False
-    """Print what is found as JSON."""
+    """Print the estimates as JSON."""
 
     def run(self) -> int:
-        """Print what the encoder of the last checkpoint keeps."""
+        """Print the estimates for the encoder of the last checkpoint."""
         from baselines.training.information import run_information
         from baselines.training.run import Run
 

@@ -20,8 +20,8 @@ __all__ = ["Reproduce"]
 class Reproduce:
     """Reproduce a table or figure of the papers: latents, a mixing network, an encoder, no images.
 
-    What is measured stands beside what the papers report. Results are written as JSON, Markdown and plots; a run that
-    was interrupted is resumed, and rows that are done are not trained again.
+    Measured values are shown next to those that the papers report. Results are written as JSON, Markdown and plots; a
+    run that was interrupted is resumed, and finished rows are not trained again.
 
     Examples:
         python -m baselines reproduce table2 --row 8
@@ -30,38 +30,38 @@ class Reproduce:
     """
 
     study: tyro.conf.Positional[str]
-    """table1, table2 or figure2 of Zimmermann et al., aninfonce: the synthetic experiments of AnInfoNCE; or a study of
-    your own as package.module:attribute."""
+    """table1, table2 or figure2 of Zimmermann et al.; aninfonce, the synthetic experiments of AnInfoNCE; or your own
+    study as package.module:attribute."""
     row: tuple[int, ...] = ()
-    """Rows or points, from 1; all of them if not given."""
+    """Rows or points, from 1; by default all."""
     seeds: int = 3
-    """Number of runs of each row; they train side by side."""
+    """Number of runs of each row, which train side by side."""
     first_seed: int = 0
-    """The first run's seed; the others' follow it."""
+    """Seed of the first run; the others have the seeds after it."""
     budget: str = "quick"
     """quick: fewer latents, a minute or two a row on two cores; paper: appendix A.3, for a GPU; or seconds a row."""
     limit: float | None = None
-    """Seconds after which a training ends however many steps of its budget are left; it goes into the budget's name."""
+    """Seconds after which a training ends, however many steps are left; it becomes part of the budget's name."""
     supervised: bool = True
-    """Whether the tables' supervised models are trained too."""
+    """Whether the supervised models of the tables are trained too."""
     dim: int | None = None
-    """Number of latents, if not the budget's; it goes into the budget's name."""
+    """Number of latents, by default the budget's; it becomes part of the budget's name."""
     batch_size: int | None = None
-    """Pairs in a batch, if not the budget's."""
+    """Pairs in a batch, by default the budget's."""
     learning_rate: float | None = None
-    """The encoder's, if not the budget's."""
+    """Learning rate of the encoder, by default the budget's."""
     scalar_learning_rate: float | None = None
-    """That of Lambda and of the box's size, if not the budget's."""
+    """Learning rate of Lambda and of the box's size, by default the budget's."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
-    """What the encoder's hidden layers multiply in, if not the budget's; auto is bfloat16 where it is native."""
+    """Data type of the encoder's hidden layers, by default the budget's; auto is bfloat16 where it is native."""
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     threads: int = 0
     """Threads on the CPU; 0 leaves the choice to torch."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder of the results; baselines/results/synthetic/BUDGET if not given."""
+    """Folder of the results; by default baselines/results/synthetic/BUDGET."""
     checkpoints: Path = Path("runs/synthetic")
-    """Folder that trainings are kept in and resumed from."""
+    """Folder of the checkpoints that trainings are resumed from."""
     json: bool = False
     """Print what was done as JSON."""
 

@@ -1,4 +1,4 @@
-"""``python -m baselines train``: a recipe on images."""
+"""``python -m baselines train``: trains an encoder on images."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Train:
     The recipes are the rows of the paper's Table 4 (infonce-box, infonce-unbounded, infonce-laplace, infonce-sphere,
     simclr, supervised) and AnInfoNCE against InfoNCE on anisotropic pairs (aninfonce-box, aninfonce-sphere,
     infonce-box-anisotropic, infonce-sphere-anisotropic; with -exact at the end for pairs rendered as pairs). The test
-    split is not read. Started again with the same folder, a run is resumed from its last checkpoint.
+    split is not read. The same command with the same folder resumes a run from its last checkpoint.
 
-    A recipe, an encoder and a loss of your own are named as package.module:attribute, whether the module is installed
-    or lies in the folder that the command is run in. An encoder is a function or a class that makes a torch.nn.Module
-    from float RGB images (B, 3, H, W) in [0, 1] to (B, dim); a loss is a class derived from baselines.losses.Loss.
+    Your own recipes, encoders and losses are named as package.module:attribute; the module may be installed, or be in
+    the working directory. An encoder is a function or a class that returns a torch.nn.Module from float RGB images
+    (B, 3, H, W) in [0, 1] to (B, dim); a loss is a class derived from baselines.losses.Loss.
 
     Examples:
         python -m baselines train supervised data/mini --steps 5000 --batch-size 128
@@ -42,37 +42,37 @@ class Train:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder of the run; runs/RECIPE-seedSEED if not given."""
+    """Folder of the run; by default runs/RECIPE-seedSEED."""
     steps: int | None = None
-    """Optimisation steps, if not the recipe's 200,000."""
+    """Optimisation steps, by default the recipe's 200,000."""
     batch_size: int | None = None
-    """Pairs in a step over all processes, if not the recipe's 512."""
+    """Pairs in a step over all processes, by default the recipe's 512."""
     learning_rate: float | None = None
-    """Adam's for the encoder, if not the recipe's 1e-4."""
+    """Learning rate of Adam for the encoder, by default the recipe's 1e-4."""
     loss_learning_rate: float | None = None
-    """Adam's for what the loss learns, if not the recipe's 1e-3."""
+    """Learning rate of Adam for the parameters of the loss, by default the recipe's 1e-3."""
     conditional: str | None = None
-    """Distribution of positives, if not the recipe's, such as 'normal(sigma=0.3)'."""
+    """Conditional of the positives, by default the recipe's; for example 'normal(sigma=0.3)'."""
     space: Literal["unbounded", "box", "sphere"] | None = None
-    """Space of the embeddings, if not the recipe's."""
+    """Space of the embeddings, by default the recipe's."""
     p: float | None = None
-    """Exponent of the distance, if not the recipe's."""
+    """Exponent of the distance, by default the recipe's."""
     temperature: float | None = None
-    """Temperature of the loss, if not the recipe's."""
+    """Temperature of the loss, by default the recipe's."""
     initial_precision: float | None = None
-    """Where Lambda starts, if not at 10."""
+    """Initial diagonal of Lambda, by default 10."""
     loss: str | None = None
-    """Loss, if not the recipe's: supervised, info_nce, delta_info_nce, an_info_nce, or package.module:Class."""
+    """Loss, by default the recipe's: supervised, info_nce, delta_info_nce, an_info_nce, or package.module:Class."""
     loss_options: tuple[str, ...] = ()
-    """Options of the loss's own, each name=value, or one JSON object."""
+    """Further arguments of the loss, each as name=value, or one JSON object."""
     encoder: str | None = None
-    """Encoder, if not the recipe's: resnet18, resnet34, resnet50, resnet101, or package.module:function."""
+    """Encoder, by default the recipe's: resnet18, resnet34, resnet50, resnet101, or package.module:function."""
     encoder_options: tuple[str, ...] = ()
-    """Options of the encoder's own, each name=value, or one JSON object."""
+    """Further arguments of the encoder, each as name=value, or one JSON object."""
     depth: Literal[18, 34, 50, 101] | None = None
-    """Layers of the ResNet; short for --encoder resnet18 and so on."""
+    """Layers of the ResNet; --depth 18 is short for --encoder resnet18."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
-    """How it is trained."""
+    """How to train."""
     json: bool = False
     """Print what was done as JSON."""
 
@@ -101,7 +101,7 @@ class Train:
         if self.depth is not None:
             given["encoder"] = f"resnet{self.depth}"
         recipe = find_recipe(self.recipe)
-        # Another encoder or loss than the recipe's does not take the options that the recipe has for its own.
+        # The recipe's options are those of its own encoder and loss, and no others take them.
         for kind in ("encoder", "loss"):
             own = {} if kind in given else getattr(recipe, f"{kind}_options")
             given[f"{kind}_options"] = {**own, **parse_arguments(getattr(self, f"{kind}_options"))}

@@ -1,12 +1,12 @@
-"""Encoders: what maps observations to embeddings.
+"""Encoders: maps from observations to embeddings.
 
-:data:`ENCODERS` holds those of images that a recipe can name. One more is a function or a class that makes any
-``torch.nn.Module`` from (B, 3, H, W) float RGB in [0, 1] to (B, dim), and an entry,
-``ENCODERS.register("mine", mine)``; or no entry, and it is named as ``package.module:mine``. It takes what it needs by
-name. On offer are ``dim``, the number of embedding dimensions; ``space``, the space of the embeddings, an object of
-:mod:`ident3d.spaces`; ``learn_scale``, see :func:`~baselines.encoders.outputs.output_for`; and ``resolution``, the
-pixels a side. Whatever else it takes are options of its own, which a recipe's ``encoder_options`` give. To one that
-does not take ``space``, the step into the space is added.
+:data:`ENCODERS` holds the encoders of images that a recipe can name. Your own is a function or a class that returns any
+``torch.nn.Module`` from (B, 3, H, W) float RGB in [0, 1] to (B, dim), named as ``package.module:mine``, or by a short
+name after ``ENCODERS.register("mine", mine)``. It is called with those of these arguments that it names: ``dim``, the
+number of embedding dimensions; ``space``, the space of the embeddings, an object of :mod:`ident3d.spaces`;
+``learn_scale``, see :func:`~baselines.encoders.outputs.output_for`; and ``resolution``, the pixels per side. All other
+arguments come from a recipe's ``encoder_options``. An encoder that does not take ``space`` is followed by a map into
+the space.
 """
 
 from collections.abc import Callable

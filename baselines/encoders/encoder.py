@@ -1,4 +1,4 @@
-"""What an encoder is to the rest of the project, and where its first weights come from."""
+"""The interface of an encoder, and the seed of its initial weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,23 +15,23 @@ __all__ = ["Encoder", "seeded_weights"]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """A map from observations to embeddings with parameters that can be trained and stored.
+    """A map from observations to embeddings, with parameters that can be trained and stored.
 
-    Any ``torch.nn.Module`` with one input and one output is one. Encoders of images take (B, 3, H, W) float RGB in
-    [0, 1] and do whatever normalisation they need themselves, so an exported encoder is complete.
+    Any ``torch.nn.Module`` with one input and one output is an encoder. Encoders of images take (B, 3, H, W) float RGB
+    in [0, 1] and normalise them as they need it, so that an exported encoder is complete.
     """
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map (B, ...) observations to (B, d) embeddings."""
 
     def parameters(self) -> Iterator[Parameter]:
-        """Return what is trained."""
+        """Return the parameters."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all tensors by name."""
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
-        """Take the tensors that :meth:`state_dict` returned."""
+        """Load the tensors that :meth:`state_dict` returned."""
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, or to evaluation: running statistics in batch norm, no dropout."""
@@ -39,9 +39,9 @@ class Encoder(Protocol):
 
 @contextmanager
 def seeded_weights(seed: int) -> Iterator[None]:
-    """Let the modules that are made in a block draw their weights from a seed, and from nothing else.
+    """Make the weights of modules that are created in a block depend on a seed alone.
 
-    Modules of torch draw from its global generator, which is put back afterwards.
+    Modules of torch draw from its global generator, whose state is restored afterwards.
 
     Args:
         seed: seed of the run.

@@ -1,4 +1,4 @@
-"""The encoders that come with the baselines: a perceptron for latents, and for images a ResNet and the image itself."""
+"""The encoders of the baselines: an MLP for mixed latents, and for images a ResNet and the coarse image itself."""
 
 import itertools
 from typing import Literal, get_args
@@ -11,9 +11,14 @@ from torch.nn import functional as F
 from baselines.encoders.outputs import OutputSpace, output_for
 from ident3d.errors import MissingDependencyError
 
-__all__ = ["Depth", "MLPEncoder", "Pixels", "ResNetEncoder"]
+__all__ = ["MLP_WIDTHS", "Depth", "MLPEncoder", "Pixels", "ResNetEncoder"]
 
-_WIDTHS = (10, 50, 50, 50, 50, 10)  # of the hidden layers, in units of the number of latents
+MLP_WIDTHS = (10, 50, 50, 50, 50, 10)
+"""Widths of the hidden layers of :class:`MLPEncoder`, in units of the number of latents."""
+
+Depth = Literal[18, 34, 50, 101]
+
+_HIDDEN_PER_LATENT = 10
 
 
 class MLPEncoder(nn.Module):
@@ -21,7 +26,7 @@ class MLPEncoder(nn.Module):
 
     Args:
         space: the space of the embeddings; its dimension N is the number of latents.
-        observed: number of observed dimensions; None: N.
+        observed: number of observed dimensions; N where None.
         learn_scale: see :func:`~baselines.encoders.outputs.output_for`.
 
     Raises:
@@ -36,7 +41,7 @@ class MLPEncoder(nn.Module):
         inputs = space.dim if observed is None else observed
         if inputs < 1:
             raise ValueError(f"an encoder needs at least one observed dimension, not {inputs}")
-        widths = [inputs, *(space.dim * factor for factor in _WIDTHS)]
+        widths = [inputs, *(space.dim * width for width in MLP_WIDTHS)]
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise(widths):
             layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(0.01)]
@@ -49,16 +54,11 @@ class MLPEncoder(nn.Module):
         return embeddings
 
 
-Depth = Literal[18, 34, 50, 101]
-
-_HIDDEN_PER_LATENT = 10
-
-
 class ResNetEncoder(nn.Module):
-    """A ResNet without pretrained weights, one hidden layer of ten units per latent with LeakyReLU, a linear layer.
+    """A ResNet without pretrained weights, a hidden layer of ten units per latent with LeakyReLU, and a linear layer.
 
-    Images are shifted and scaled to [-1, 1] first. Everything after the convolutions runs in float32 under autocast
-    too, because embeddings of half precision have too few digits to be compared.
+    Images are shifted and scaled to [-1, 1] first. Everything after the convolutions runs in float32 even under
+    autocast, because embeddings of half precision have too few digits to be compared.
 
     Args:
         space: the space of the embeddings; its dimension is their number d.
@@ -66,10 +66,10 @@ class ResNetEncoder(nn.Module):
         learn_scale: see :func:`~baselines.encoders.outputs.output_for`.
 
     Attributes:
-        architecture: what it is, as submissions say it.
+        architecture: its description in submissions.
 
     Raises:
-        ValueError: if there is no ResNet of that depth.
+        ValueError: if the depth is unknown.
         MissingDependencyError: if torchvision is not installed.
 
     Reference:
@@ -102,19 +102,19 @@ class ResNetEncoder(nn.Module):
 
 
 class Pixels(nn.Module):
-    """The identity, coarsened: the mean colour of each cell of a grid laid over the image.
+    """The coarse image: the mean colour of each cell of a grid.
 
-    All 12,288 numbers of a 64x64 image would be more than the rows that an affine map is fitted on. A grid of 8x8
-    cells leaves 192, few enough to be scored on 2,000 images.
+    The 12,288 values of a 64x64 image are more than the rows that an affine map is fitted on. A grid of 8x8 cells has
+    192, few enough to be scored on 2,000 images.
 
     Args:
-        cells: cells a side.
+        cells: cells per side.
     """
 
     def __init__(self, cells: int = 8) -> None:
         super().__init__()
         if cells < 1:
-            raise ValueError(f"a grid has at least one cell a side, not {cells}")
+            raise ValueError(f"expected one or more cells per side, not {cells}")
         self.cells = cells
 
     def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch means"]:

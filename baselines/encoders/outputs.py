@@ -1,4 +1,4 @@
-"""The space of the embeddings: the last step of an encoder."""
+"""Output layers of encoders: maps into the space of the embeddings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,14 +20,14 @@ _SMALLEST_NORM = 1e-6  # keeps the gradient of an embedding of norm 0 finite
 class BoxOutput(nn.Module):
     """Squash every coordinate into a box, whose size may be learned.
 
-    The box that is asked for is covered whole: coordinate k lies within s_k half widths of the centre, and the size s_k
-    starts at 1. The paper calls this an L-infinity normalisation with a learned magnitude; a literal normalisation
-    would put every embedding on the surface of the box.
+    Coordinate k lies within s_k half widths of the centre, and the size s_k starts at 1, where the output covers the
+    given box. The paper calls this an L-infinity normalisation with a learned magnitude; a literal normalisation would
+    put every embedding on the surface of the box.
 
     Args:
         space: the box.
-        learn_size: whether the sizes are trained; a loss with a learned Lambda needs them fixed, for only their
-            product counts.
+        learn_size: whether the sizes are trained; with a learned Lambda they must be fixed, because only the product of
+            the two matters.
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, section 4.1 and appendix A.3.
@@ -49,7 +49,7 @@ class BoxOutput(nn.Module):
 
     @property
     def size(self) -> Float[Tensor, " dim"]:
-        """(d,) the size of the box in units of the one asked for."""
+        """(d,) size of the box, relative to the given one."""
         return self.log_size.exp()
 
     def forward(self, raw: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
@@ -62,8 +62,8 @@ class SphereOutput(nn.Module):
 
     Args:
         space: the sphere.
-        learn_radius: whether the radius is trained, starting from the sphere's. InfoNCE at temperature tau on data of
-            concentration kappa is at its best with the radius sqrt(tau kappa).
+        learn_radius: whether the radius is trained, starting at that of the sphere. The optimal radius for InfoNCE with
+            temperature tau on data with concentration kappa is sqrt(tau kappa).
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, section 4.1, proposition 1.
@@ -88,18 +88,18 @@ class SphereOutput(nn.Module):
 
 
 def output_for(space: OutputSpace, *, learn_scale: bool | None = None) -> nn.Module:
-    """Return the module that brings (B, d) numbers into a space.
+    """Return the module that maps (B, d) numbers into a space.
 
     Args:
         space: the space of the embeddings.
-        learn_scale: whether a box's size or a sphere's radius is trained; None: the paper's choice, which is a learned
-            box and a fixed sphere.
+        learn_scale: whether the size of a box or the radius of a sphere is trained; where None as in the paper, which
+            learns the size of the box and fixes the radius.
 
     Raises:
-        TypeError: if the space is none of the three kinds.
+        TypeError: if the space is not one of these three kinds.
     """
     if type(space) not in _OUTPUTS:
-        raise TypeError(f"an encoder's output is {', '.join(kind.__name__ for kind in _OUTPUTS)}, not {space!r}")
+        raise TypeError(f"expected a space of {', '.join(kind.__name__ for kind in _OUTPUTS)}, not {space!r}")
     return _OUTPUTS[type(space)](space, learn_scale)
 
 

@@ -1,9 +1,9 @@
-"""Encoders that nobody trains: the floor under every trained one, by name.
+"""Untrained encoders, by name: the floor for every trained one.
 
 * ``pixels``: the image itself, averaged over a grid of 8x8 cells.
-* ``random-resnet18``: the ResNet18 with its head as training finds it, with an unbounded output. Batch norm is in
-  evaluation mode with the statistics it starts with, mean 0 and variance 1: then the seed alone decides what the
-  encoder is. Statistics of the train split would be a first piece of training, and another encoder on each dataset.
+* ``random-resnet18``: the ResNet18 with its head before the first step of a training, with an unbounded output. Batch
+  norm is in evaluation mode with its initial statistics, mean 0 and variance 1, so that the encoder depends on the seed
+  alone. Statistics of the train split would be a kind of training, and give another encoder on each dataset.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ __all__ = ["UNTRAINED", "UntrainedEncoder"]
 
 @dataclass(frozen=True)
 class UntrainedEncoder:
-    """An encoder that is not trained, and what a submission says about it.
+    """An untrained encoder, and its description in a submission.
 
     Attributes:
         title: name of its entry.
-        method: what it is, in a sentence.
+        method: description in a sentence.
         architecture: its architecture.
-        build: takes the number of factors and a seed, and returns the encoder in evaluation mode.
-        is_random: whether the seed decides anything.
+        build: maps the number of factors and a seed to the encoder, in evaluation mode.
+        is_random: whether it depends on the seed.
     """
 
     title: str
@@ -38,9 +38,9 @@ class UntrainedEncoder:
     is_random: bool
 
     def check_seed(self, seed: int) -> None:
-        """Raise ValueError where a seed is given to what has none."""
+        """Raise ValueError if a seed is given to an encoder that has none."""
         if seed and not self.is_random:
-            raise ValueError(f"{self.title} depends on no seed; leave --seed {seed} out")
+            raise ValueError(f"{self.title} does not depend on a seed; leave --seed {seed} out")
 
 
 def _random_resnet18(dim: int, seed: int) -> nn.Module:
@@ -49,7 +49,7 @@ def _random_resnet18(dim: int, seed: int) -> nn.Module:
 
 
 UNTRAINED: Registry[UntrainedEncoder] = Registry(
-    "encoder that is not trained",
+    "untrained encoder",
     {
         "pixels": UntrainedEncoder(
             "identity (pixels)",
@@ -67,4 +67,4 @@ UNTRAINED: Registry[UntrainedEncoder] = Registry(
         ),
     },
 )
-"""The encoders that nobody trains, by the name that ``python -m baselines embed`` takes."""
+"""The untrained encoders, by the names that ``python -m baselines embed`` takes."""

@@ -1,7 +1,7 @@
-"""Losses, as functions of embeddings and as thin modules; one idea a file.
+"""Losses, as functions of embeddings and as thin modules around them.
 
-:data:`LOSSES` holds those that a recipe can name. One more is a class derived from :class:`Loss` and an entry:
-``LOSSES.register("mine", Mine)``; or no entry, and it is named as ``package.module:Mine``.
+:data:`LOSSES` holds the losses that a recipe can name. Your own is a class derived from :class:`Loss`, named as
+``package.module:Mine``, or by a short name after ``LOSSES.register("mine", Mine)``.
 """
 
 from baselines.losses.an_info_nce import AnInfoNCE, an_info_nce
@@ -40,7 +40,7 @@ def find_loss(name: str) -> type[Loss]:
     """Return a loss by its name in :data:`LOSSES`, or as ``package.module:Class``.
 
     Raises:
-        ValueError: if there is none, or it is not a class derived from :class:`Loss`.
+        ValueError: if the name is unknown, or what it names is not a class derived from :class:`Loss`.
     """
     found: object = LOSSES.find(name)
     if not (isinstance(found, type) and issubclass(found, Loss)):

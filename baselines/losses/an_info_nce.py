@@ -1,4 +1,4 @@
-"""AnInfoNCE: InfoNCE for conditionals whose width differs from factor to factor."""
+"""AnInfoNCE: InfoNCE for conditionals whose scale differs between factors."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -24,7 +24,7 @@ def an_info_nce(
     precision: Float[Tensor, ""] | Float[Tensor, " dim"] | Sequence[float] | float = 1.0,
     **options: Unpack[ContrastOptions],
 ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
-    r"""AnInfoNCE: tell an anchor's positive from negatives by a distance of a learned diagonal metric.
+    r"""AnInfoNCE: tell an anchor's positive from negatives by a distance with a learned diagonal metric.
 
     $$-\log \frac{e^{-c(z, z^{+})}}{e^{-c(z, z^{+})} + \sum_{j=1}^{M} e^{-c(z, z^{-}_j)}},
     \qquad c(a, b) = \sum_k \Lambda_k (a_k - b_k)^2$$
@@ -54,18 +54,18 @@ def an_info_nce(
     diagonal = torch.as_tensor(precision, device=z.device, dtype=widest)
     if diagonal.ndim > 0 and diagonal.shape != z.shape[-1:]:
         raise ValueError(f"precision must be one number or ({z.shape[-1]},), not {tuple(diagonal.shape)}")
-    # A learned precision is kept positive by its owner: looking at it here would make a GPU wait.
+    # The caller keeps a learned precision positive: reading it here would make the host wait for the GPU.
     if not diagonal.requires_grad and not bool(((diagonal > 0) & diagonal.isfinite()).all()):
-        raise ValueError(f"a precision is positive and finite, not {diagonal.tolist()}")
+        raise ValueError(f"expected a positive, finite precision, not {diagonal.tolist()}")
     return contrast(SquaredEuclidean(), diagonal.sqrt(), z, z_pos, z_neg, options=options)
 
 
 class AnInfoNCE(Loss):
     """:func:`an_info_nce` with a trainable Lambda.
 
-    Lambda is the softplus of an unconstrained parameter, so it stays positive and is part of the state dict. Under Adam
-    it moves by about a learning rate a step, so it usually gets a larger one than the encoder, in a parameter group of
-    its own.
+    Lambda is the softplus of an unconstrained parameter, so it stays positive and is part of the state dict. Adam
+    changes that parameter by about one learning rate per step, so it usually needs a larger one than the encoder, in a
+    parameter group of its own.
 
     Args:
         dim: dimension d of the embeddings.
@@ -77,7 +77,7 @@ class AnInfoNCE(Loss):
         super().__init__()
         initial = torch.as_tensor(precision, dtype=torch.float64).expand(dim)
         if not bool(((initial > 0) & initial.isfinite()).all()):
-            raise ValueError(f"a precision is positive and finite, not {precision}")
+            raise ValueError(f"expected a positive, finite precision, not {precision}")
         # The inverse of softplus, log(exp(x) - 1), without overflow.
         self.raw_precision = nn.Parameter((initial + torch.log(-torch.expm1(-initial))).float())
         self.options = options

@@ -1,7 +1,7 @@
-"""What the contrastive losses share: choosing negatives, and the loss from the costs.
+"""What the contrastive losses share: the choice of negatives, and the loss as a function of the costs.
 
-Every loss here is, for an anchor a with its positive b and negatives b_1 .. b_M,
-``-log(exp(-c(a, b)) / (exp(-c(a, b)) + sum_j exp(-c(a, b_j))))`` for a cost c of a pair.
+For an anchor a with its positive b and negatives b_1 .. b_M, every loss is
+``-log(exp(-c(a, b)) / (exp(-c(a, b)) + sum_j exp(-c(a, b_j))))``, with a cost c of a pair.
 """
 
 import math
@@ -26,6 +26,12 @@ __all__ = [
     "temperature_scale",
 ]
 
+BatchNegatives = Literal["anchors", "positives", "both"]
+Reduction = Literal["mean", "none"]
+
+_NUMBERS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}  # what fits into the cache of a CPU; what keeps a GPU busy
+_NUMBERS_KEPT = {"cpu": 2**22, "cuda": 2**26}  # shares kept for the backward pass: 16 and 256 MiB in float32
+
 
 def process_rank() -> int:
     """Return this process's rank; 0 outside a process group."""
@@ -35,9 +41,9 @@ def process_rank() -> int:
 def gather_batch(z: Float[Tensor, "batch dim"]) -> Float[Tensor, "joined dim"]:
     """Join the batches of all processes in the order of their ranks.
 
-    The gradient of what any process does with the joined batch comes back to the process that its rows came from,
-    summed. With a mean loss in each process and gradients averaged over processes, as DistributedDataParallel does,
-    the result is the gradient of the joined batch's mean loss.
+    Each process gets the gradients of its own rows, summed over what all processes do with the joined batch. With a
+    mean loss in each process and gradients averaged over processes, as DistributedDataParallel does, the result is the
+    gradient of the joined batch's mean loss.
 
     Args:
         z: (B, d), of the same shape in every process.
@@ -68,25 +74,20 @@ class _GatherBatch(torch.autograd.Function):
         return total[start : start + ctx.length]
 
 
-_NUMBERS_PER_BLOCK = {"cpu": 2**19, "cuda": 2**26}  # what a CPU's cache holds; what keeps a GPU busy
-_NUMBERS_KEPT = {"cpu": 2**22, "cuda": 2**26}  # shares that are kept for the backward pass: 16 and 256 MiB in float32
-
-
 def log_partition(
     cost: Cost,
     anchors: Float[Tensor, "batch dim"],
     candidates: Float[Tensor, "candidates dim"],
     own: Int64[Tensor, "batch own"] | None = None,
 ) -> Float[Tensor, " batch"]:
-    """Return log sum_j exp(-cost(anchor_i, candidate_j)), the anchor's own candidates left out.
+    """Return log sum_j exp(-cost(anchor_i, candidate_j)), without each anchor's own candidates.
 
-    The matrix of costs is walked in blocks of anchors, so no (B, M, d) tensor is ever kept. Shares of the partition are
-    kept for the backward pass up to 2,048 x 2,048 of them on a CPU and 8,192 x 8,192 on a GPU, and computed again where
-    there are more. First derivatives only.
+    The matrix of costs is computed in blocks of anchors, so no (B, M, d) tensor is ever kept. Shares of the partition
+    are kept for the backward pass up to 2,048 x 2,048 on a CPU and 8,192 x 8,192 on a GPU, and computed again if there
+    are more. Only first derivatives are supported.
 
-    A candidate's share of less than the square root of the smallest normal number, 1e-19 in float32 and 1e-154 in
-    float64, counts as that much. No sum has digits for either, and exponentials that underflow take ten times as long
-    on a CPU.
+    A share below the square root of the smallest normal number, 1e-19 in float32 and 1e-154 in float64, counts as that
+    number. Both are below the precision of any sum, and exponentials that underflow take ten times as long on a CPU.
 
     Args:
         cost: the cost of a pair.
@@ -111,7 +112,7 @@ class _LogPartition(torch.autograd.Function):
         for start in range(0, len(anchors), rows):
             block = slice(start, start + rows)
             logits = _logits(cost, anchors[block], candidates, _rows(own, block))
-            # A largest logit that is infinite is not to turn the others into NaN.
+            # An infinite largest logit must not turn the others into NaN.
             largest = logits.amax(1, keepdim=True).nan_to_num_(nan=math.nan)
             shares = _exp(logits.sub_(largest))
             total = shares.sum(1, keepdim=True)
@@ -127,7 +128,7 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         anchors, candidates, own, value, *kept = ctx.saved_tensors
         grad_anchors, grad_candidates = torch.empty_like(anchors), torch.zeros_like(candidates)
-        # A backward pass may be called where autocast is on, which would multiply in half precision.
+        # A backward pass may run under autocast, which would multiply in half precision.
         with torch.autocast(anchors.device.type, enabled=False):
             for number, start in enumerate(range(0, len(anchors), ctx.rows)):
                 block = slice(start, start + ctx.rows)
@@ -147,7 +148,7 @@ def _rows_per_block(cost: Cost, anchors: Tensor, candidates: Tensor) -> int:
 
 
 def _of(numbers: dict[str, int], anchors: Tensor) -> int:
-    """Return the number for the anchors' device; any accelerator counts as a GPU."""
+    """Return the number for the device of the anchors; every accelerator counts as a GPU."""
     return numbers.get(anchors.device.type, numbers["cuda"])
 
 
@@ -161,22 +162,18 @@ def _logits(cost: Cost, anchors: Tensor, candidates: Tensor, own: Tensor | None)
 
 
 def _exp(exponents: Tensor) -> Tensor:
-    """Return the exponentials of exponents that are at most about 0, none smaller than the root of the smallest."""
+    """Return exponentials of exponents of at most about 0, none below the root of the smallest normal number."""
     return exponents.clamp_min_(math.log(torch.finfo(exponents.dtype).tiny) / 2).exp_()
-
-
-BatchNegatives = Literal["anchors", "positives", "both"]
-Reduction = Literal["mean", "none"]
 
 
 class ContrastOptions(TypedDict, total=False):
     """Keyword options of every contrastive loss.
 
     Attributes:
-        negatives: which of the batch's other items are negatives where none are given: the other anchors (default;
-            they are independent draws from the marginal, as in the papers' equations), the other positives, or both.
-            An anchor is never its own negative, and its positive never counts twice.
-        symmetric: whether each positive is also an anchor, whose positive is the first one; both directions are
+        negatives: which of the batch's other items are negatives if none are given: the other anchors (default; they
+            are independent draws from the marginal, as in the papers' equations), the other positives, or both. An
+            anchor is never its own negative, and its positive never counts twice.
+        symmetric: whether each positive is also an anchor, with its anchor as the positive; both directions are
             computed, each with its own negatives, and averaged. Default False.
         across_processes: whether the batches of all processes serve as negatives, gradients included; they must have
             the same shape. Default False.
@@ -198,11 +195,11 @@ def contrast(
     *,
     options: ContrastOptions,
 ) -> Tensor:
-    """Return the contrastive loss under a cost, computed in float32 or wider whatever autocast says.
+    """Return the contrastive loss under a cost, computed in float32 or wider, even under autocast.
 
     Args:
         cost: the cost of a pair.
-        scale: what the embeddings are multiplied by first; a number, a scalar tensor or (d,).
+        scale: factor on the embeddings; a number, a scalar tensor or (d,).
         z: (B, d) embeddings of the anchors.
         z_pos: (B, d) embeddings of their positives.
         z_neg: (M, d) negatives of every anchor, (B, M, d) negatives of each anchor, or None for the other items.
@@ -212,8 +209,8 @@ def contrast(
         The scalar mean loss, or (B,) with the reduction "none".
 
     Raises:
-        ValueError: if the shapes do not fit, there is nothing to contrast with, or an option is unknown.
-        TypeError: if the embeddings are not floating-point.
+        ValueError: if the shapes do not match, there is nothing to contrast with, or an option has an unknown value.
+        TypeError: if the embeddings are not floating-point, or an option is unknown.
     """
     _check_options(options)
     _check_embeddings(z, z_pos, z_neg)
@@ -222,7 +219,7 @@ def contrast(
         given = None if z_neg is None else _full(z_neg, z)
         joined = [gather_batch(view) for view in views] if options.get("across_processes", False) else views
         if cost.translation_invariant:
-            # Before anything is multiplied: digits that only say where the batch lies are of no use.
+            # Centred before anything is multiplied, which keeps the digits for the differences.
             centre = views[0].detach().mean(0)
             views, joined = [view - centre for view in views], [view - centre for view in joined]
             given = None if given is None else given - centre
@@ -238,7 +235,7 @@ def temperature_scale(temperature: float | Tensor, power: float) -> float | Tens
     """Return the factor on embeddings that divides a cost of degree ``power`` by the temperature.
 
     Args:
-        temperature: a positive number, or a scalar tensor that may be learned and is kept positive by its owner.
+        temperature: a positive number, or a scalar tensor that may be learned; the caller keeps it positive.
         power: the degree of homogeneity of the cost.
 
     Raises:
@@ -246,10 +243,10 @@ def temperature_scale(temperature: float | Tensor, power: float) -> float | Tens
     """
     if isinstance(temperature, Tensor):
         if temperature.numel() != 1:
-            raise ValueError(f"a temperature is one number, not a tensor of shape {tuple(temperature.shape)}")
+            raise ValueError(f"expected one number as temperature, not a tensor of shape {tuple(temperature.shape)}")
         return _full(temperature, temperature).reshape(()) ** (-1 / power)
     if not (math.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"a temperature is positive and finite, not {temperature}")
+        raise ValueError(f"expected a positive, finite temperature, not {temperature}")
     return float(temperature ** (-1 / power))
 
 
@@ -270,9 +267,7 @@ def _one_direction(
 def _partition_over_batch(cost: Cost, anchors: Tensor, joined: list[Tensor], options: ContrastOptions) -> Tensor:
     total = len(joined[0])
     if total < 2:
-        raise ValueError(
-            "a batch of one pair holds nothing to contrast it with: give z_neg, or a batch of at least two pairs"
-        )
+        raise ValueError("a batch of one pair has no negatives: give z_neg, or a batch of two or more pairs")
     columns = {"anchors": slice(0, 1), "positives": slice(1, 2), "both": slice(0, 2)}
     candidates = joined[columns[options.get("negatives", "anchors")]]
     first = process_rank() * len(anchors) if options.get("across_processes", False) else 0
@@ -308,10 +303,8 @@ def _check_embeddings(z: Tensor, z_pos: Tensor, z_neg: Tensor | None) -> None:
 def _check_options(options: ContrastOptions) -> None:
     unknown = sorted(set(options) - set(ContrastOptions.__annotations__))
     if unknown:
-        raise TypeError(
-            f"unknown options {unknown}; a contrastive loss takes {sorted(ContrastOptions.__annotations__)}"
-        )
+        raise TypeError(f"unknown options {unknown}; choose from {sorted(ContrastOptions.__annotations__)}")
     for name, kind in (("negatives", BatchNegatives), ("reduction", Reduction)):
         value = cast("dict[str, object]", options).get(name)
         if value is not None and value not in get_args(kind):
-            raise ValueError(f"{name} is one of {list(get_args(kind))}, not {value!r}")
+            raise ValueError(f"unknown {name} {value!r}; choose from {', '.join(get_args(kind))}")

@@ -1,7 +1,7 @@
-"""What a pair of embeddings costs: the exponent of a contrastive loss with its sign turned.
+"""Costs of pairs of embeddings: the negative exponents of a contrastive loss.
 
-Each cost is given three ways: for pairs, with autograd; as a matrix between two sets; and as the derivative of that
-matrix, contracted with weights. The last two let :mod:`baselines.losses.contrast` walk a large matrix in blocks
+Each cost is given in three forms: for pairs, with autograd; as a matrix between two sets; and as the gradient of that
+matrix, contracted with weights. With the last two, :mod:`baselines.losses.contrast` computes a large matrix in blocks
 without ever keeping it.
 """
 
@@ -20,13 +20,13 @@ class Cost(Protocol):
     """A cost c(a, b) between embeddings.
 
     Attributes:
-        translation_invariant: whether moving both embeddings alike leaves the cost as it is.
+        translation_invariant: whether the cost stays the same when both embeddings are shifted alike.
     """
 
     translation_invariant: ClassVar[bool]
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return c(a, b) of broadcast (..., d) embeddings as (...,), differentiable and finite at a = b."""
+        """Return c(a, b) of (..., d) embeddings, broadcast, as (...,); its gradient is finite at a = b."""
 
     def matrix(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the (R, M) costs between (R, d) and (M, d) embeddings, as a new tensor."""
@@ -44,7 +44,7 @@ class Cost(Protocol):
         """
 
     def numbers_per_pair(self, dim: int) -> int:
-        """Return how many numbers :meth:`matrix` holds at a time for one pair of ``dim`` dimensions."""
+        """Return how many numbers :meth:`matrix` holds at once per pair of ``dim`` dimensions."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,10 @@ class MinkowskiPower:
 
 @dataclass(frozen=True)
 class MinkowskiDistance:
-    """c(a, b) = (sum_k |a_k - b_k|^p)^(1/p), the L^p metric; its gradient at a = b is taken to be zero.
+    """c(a, b) = (sum_k |a_k - b_k|^p)^(1/p), the L^p metric; its gradient at a = b is zero by definition here.
 
-    Differences are divided by the largest of a pair before they are raised, so that nothing over- or underflows.
+    Differences are divided by the largest one of a pair before they are raised to p, so that nothing overflows or
+    underflows.
 
     Attributes:
         p: at least 1 and finite.
@@ -178,11 +179,11 @@ class MinkowskiDistance:
 
 def _check_exponent(p: float) -> None:
     if not (math.isfinite(p) and p >= 1):
-        raise ValueError(f"an L^p distance needs a finite p of at least 1, not {p}")
+        raise ValueError(f"expected a finite exponent p of at least 1, not {p}")
 
 
 def _differences(a: Tensor, b: Tensor) -> Tensor:
-    # (d, R, M) and contiguous, so that every sum runs along whole rows, which is what makes it fast on a CPU.
+    # (d, R, M) and contiguous, so that every sum runs along whole rows, which is fast on a CPU.
     return a.T.contiguous().unsqueeze(2) - b.T.contiguous().unsqueeze(1)
 
 
@@ -191,7 +192,7 @@ def _positive(sizes: Tensor) -> Tensor:
 
 
 def _power(sizes: Tensor, p: float) -> Tensor:
-    # Small whole powers by multiplication: the general power is ten times slower on a CPU. May return its argument.
+    # Small integer powers by multiplication: the general power is ten times slower on a CPU. May return its argument.
     if p == 1:
         return sizes
     if p == 2:

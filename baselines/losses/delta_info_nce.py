@@ -28,13 +28,13 @@ def delta_info_nce(
     {e^{-\delta(z, z^{+}) / \tau} + \sum_{j=1}^{M} e^{-\delta(z, z^{-}_j) / \tau}},
     \qquad \delta(a, b) = \sum_k |a_k - b_k|^p$$
 
-    By default delta is the p-th power sum_k |a_k - b_k|^p, a semi-metric: p = 2 then stands for a normal conditional
-    and p = 1 for a Laplace one, exp(-delta) being their density. ``metric=True`` takes the p-th root of it, the metric
-    of the paper's definition.
+    By default delta is the p-th power sum_k |a_k - b_k|^p, a semi-metric. Then exp(-delta) is proportional to the
+    density of a normal conditional for p = 2, and of a Laplace conditional for p = 1. ``metric=True`` takes its p-th
+    root, the metric of the paper's definition.
 
     For p = 2 the powers come from one matrix multiplication; other distances are computed in blocks. No tensor of
     B x B x d numbers exists for any p. On a CUDA device the multiplication follows
-    ``torch.set_float32_matmul_precision``: leave it at "highest", TF32 has too few digits for differences.
+    ``torch.set_float32_matmul_precision``: leave it at "highest", because TF32 has too few digits for differences.
 
     Args:
         z: (B, d) embeddings of the anchors; half precision is computed in float32.
@@ -43,14 +43,14 @@ def delta_info_nce(
             items are the negatives.
         p: exponent of the distance, at least 1.
         temperature: divides delta; a number, or a scalar tensor that is learned.
-        metric: whether delta is the L^p metric and not its p-th power.
+        metric: whether delta is the L^p metric itself, not its p-th power.
         **options: see :class:`~baselines.losses.contrast.ContrastOptions`.
 
     Returns:
         The scalar mean loss in nats, or (B,) with ``reduction="none"``.
 
     Raises:
-        ValueError: if shapes do not fit, p is below 1, the temperature is not positive, or a batch of one has no
+        ValueError: if shapes do not match, p is below 1, the temperature is not positive, or a batch of one has no
             negatives.
         TypeError: if the embeddings are not floating-point.
 

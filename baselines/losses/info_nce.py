@@ -23,7 +23,7 @@ def info_nce(
 
     $$-\log \frac{e^{z \cdot z^{+} / \tau}}{e^{z \cdot z^{+} / \tau} + \sum_{j=1}^{M} e^{z \cdot z^{-}_j / \tau}}$$
 
-    The embeddings are taken as they are: an encoder with a spherical output, or ``F.normalize``, puts them on a sphere.
+    The embeddings are not normalised: an encoder with a spherical output, or ``F.normalize``, puts them on a sphere.
 
     Args:
         z: (B, d) embeddings of the anchors; half precision is computed in float32.
@@ -37,7 +37,7 @@ def info_nce(
         The scalar mean loss in nats, or (B,) with ``reduction="none"``.
 
     Raises:
-        ValueError: if shapes do not fit, the temperature is not positive, or a batch of one has no negatives.
+        ValueError: if shapes do not match, the temperature is not positive, or a batch of one has no negatives.
         TypeError: if the embeddings are not floating-point.
 
     Reference:

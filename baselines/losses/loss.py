@@ -1,4 +1,4 @@
-"""What a loss is to whoever trains with it."""
+"""The base class of losses."""
 
 from typing import ClassVar
 
@@ -9,19 +9,19 @@ __all__ = ["Loss"]
 
 
 class Loss(nn.Module):
-    """A loss on the embeddings of a batch; every loss that is trained with derives from it.
+    """A loss of the embeddings of a batch; the base class of all losses that encoders are trained with.
 
-    A loss is called with the (B, d) embeddings of each of its views, and after them with the (B, k) latents if it sees
-    them; it returns a scalar. What it learns itself are its parameters, which get a learning rate of their own.
+    A loss is called with the (B, d) embeddings of each of its views, followed by the (B, k) latents if it sees them; it
+    returns a scalar. Its parameters are learned with a learning rate of their own.
 
-    A loss takes what it needs by name when it is made. On offer are ``dim`` (d), the recipe's ``temperature``, ``p``,
-    ``precision``, ``negatives`` and ``symmetric``, and ``across_processes``; whatever else it takes is given with the
+    The constructor is called with those of these arguments that it names: ``dim`` (d), the recipe's ``temperature``,
+    ``p``, ``precision``, ``negatives`` and ``symmetric``, and ``across_processes``. All other arguments come from the
     recipe's ``loss_options``.
 
     Attributes:
         views: images of an item that are embedded: 2 for a pair, the anchor and its positive; 1 for the anchor alone.
-        sees_latents: whether the true latents of the anchors are shown to it.
-        label: what it measures, with its unit, as a plot's axis says it.
+        sees_latents: whether it gets the true latents of the anchors.
+        label: label of a plot's axis, with the unit.
     """
 
     views: ClassVar[int] = 2
@@ -30,10 +30,10 @@ class Loss(nn.Module):
 
     @property
     def precision(self) -> Float[Tensor, " dim"] | None:
-        """(d,) the diagonal of Lambda, if embeddings are compared by a metric that is learned."""
+        """(d,) diagonal of Lambda, if embeddings are compared by a learned metric; else None."""
         return None
 
     def learned_numbers(self) -> dict[str, float]:
-        """Return what the loss learns, by name, for the metrics of a run."""
+        """Return the learned numbers by name, for the metrics of a run."""
         precision = self.precision
         return {} if precision is None else {f"precision/{k}": value for k, value in enumerate(precision.tolist())}

@@ -1,4 +1,4 @@
-"""The supervised loss: what an encoder reaches when it is shown the latents."""
+"""The supervised loss, which shows what an encoder reaches when it is given the latents."""
 
 from typing import ClassVar
 

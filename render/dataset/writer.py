@@ -247,8 +247,8 @@ class DatasetWriter:
         path, record = self.path(shard), self._record_path(shard)
         both = f"{path} and {record}" if record.exists() else f"{path}"
         return (
-            f"{path} was rendered with other settings than those of {self.root / MANIFEST_NAME}, or of the command if that "
-            f"is missing, for example another quality, seed or world. Move {both} away if they belong to another "
+            f"{path} was rendered with other settings than those of {self.root / MANIFEST_NAME}, or of the command if "
+            f"that is missing, for example another quality, seed or world. Move {both} away if they belong to another "
             "dataset, or delete them if nobody needs them, and run the command again"
         )
 

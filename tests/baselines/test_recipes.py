@@ -47,7 +47,7 @@ def test_an_unknown_recipe_is_answered_with_the_list():
     ("name", "changes", "message"),
     [
         ("infonce-box", {"conditional": None}, "matched pairs are drawn from a conditional"),
-        ("simclr", {"conditional": "normal(sigma=0.1)"}, "augmented images come from no conditional"),
+        ("simclr", {"conditional": "normal(sigma=0.1)"}, "augmented images have no conditional"),
         (
             "infonce-box",
             {"loss": "supervised"},

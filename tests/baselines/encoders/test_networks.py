@@ -64,5 +64,5 @@ def test_images_of_as_many_pixels_as_cells_are_left_as_they_are():
 def test_it_is_an_encoder_without_parameters():
     assert isinstance(Pixels(), Encoder)
     assert not list(Pixels().parameters())
-    with pytest.raises(ValueError, match="at least one cell a side, not 0"):
+    with pytest.raises(ValueError, match="one or more cells per side, not 0"):
         Pixels(cells=0)

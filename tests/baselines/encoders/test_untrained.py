@@ -75,5 +75,5 @@ def test_what_is_not_there_is_answered_with_the_names(images_root, tmp_path, mon
     assert main(["embed", "pixel", str(images_root), "--authors", "A"]) == 2
     assert "nor is it one of pixels, random-resnet18" in caplog.text
     assert main(["embed", "pixels", str(images_root), "--authors", "A", "--seed", "1"]) == 2
-    assert "identity (pixels) depends on no seed; leave --seed 1 out" in caplog.text
+    assert "identity (pixels) does not depend on a seed; leave --seed 1 out" in caplog.text
     assert not list(tmp_path.iterdir())

@@ -60,7 +60,7 @@ def test_a_precision_of_another_width_is_refused(precision):
 
 @pytest.mark.parametrize("precision", [0.0, -1.0, float("nan"), [1.0, 1.0, 0.0]])
 def test_a_precision_that_is_not_positive_is_refused(precision):
-    with pytest.raises(ValueError, match="a precision is positive and finite"):
+    with pytest.raises(ValueError, match="expected a positive, finite precision"):
         an_info_nce(*batch(), precision=precision)
-    with pytest.raises(ValueError, match="a precision is positive and finite"):
+    with pytest.raises(ValueError, match="expected a positive, finite precision"):
         AnInfoNCE(3, precision)

@@ -130,11 +130,11 @@ def test_a_learned_temperature_gets_its_gradient():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"temperature": 0.0}, "temperature is positive and finite, not 0"),
-        ({"temperature": math.nan}, "temperature is positive"),
+        ({"temperature": 0.0}, "expected a positive, finite temperature, not 0"),
+        ({"temperature": math.nan}, "finite temperature, not nan"),
         ({"temperature": torch.ones(2)}, "one number"),
-        ({"negatives": "all"}, r"negatives is one of \['anchors', 'positives', 'both'\], not 'all'"),
-        ({"reduction": "sum"}, "reduction is one of"),
+        ({"negatives": "all"}, "unknown negatives 'all'; choose from anchors, positives, both"),
+        ({"reduction": "sum"}, "unknown reduction 'sum'; choose from mean, none"),
         ({"z_pos": torch.zeros(4, 4)}, r"same shape .* \(5, 4\) and \(4, 4\)"),
         ({"z_neg": torch.zeros(4, 3)}, r"\(M, 4\), shared by all anchors, or \(5, M, 4\)"),
         ({"z_neg": torch.zeros(4, 2, 4)}, r"not \(4, 2, 4\)"),
