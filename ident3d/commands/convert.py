@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import tyro
 
 from ident3d.commandline import EXIT_OK
 from ident3d.storage.conversion import ROWS_PER_SHARD, Target, convert
+from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
+from ident3d.storage.manifest import Manifest
 
 __all__ = ["Convert"]
 
@@ -37,6 +40,9 @@ class Convert:
     """Images in a shard of the native layout."""
 
     def run(self) -> int:
-        """Convert; return the exit status."""
-        convert(self.root, self.out, self.to, rows_per_shard=self.rows_per_shard)
+        """Convert, and print what is there now; return the exit status."""
+        out = convert(self.root, self.out, self.to, rows_per_shard=self.rows_per_shard)
+        made = CacheRecord.read(out / CACHE_FOLDER).manifest if self.to == "decoded" else Manifest.read(out)
+        counts = " and ".join(f"{count:,} {split}" for split, count in made.splits.items())
+        sys.stdout.write(f"{out}: {self.to} layout, {counts} images of {made.resolution}x{made.resolution}\n")
         return EXIT_OK

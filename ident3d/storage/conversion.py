@@ -158,7 +158,8 @@ def _has_cache(source: StoredDataset, folder: Path, target: Path) -> bool:
         for split in source.splits:
             DecodedSplit(target, split)
         if set(record.signatures) == set(source.splits) and all(
-            record.is_of(stored.root, split) for split, stored in source.splits.items()
+            record.is_of(target / CACHE_FOLDER, stored.root, split, thorough=True)
+            for split, stored in source.splits.items()
         ):
             _LOG.info("%s is up to date", target / CACHE_FOLDER)
             return True

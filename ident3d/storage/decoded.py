@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,13 +72,55 @@ def source_signature(root: Path, split: str, *, with_sizes: bool = True) -> str 
     return digest.hexdigest()
 
 
+_SOURCE = np.dtype([("modified", "<i8"), ("sha256", "V32")])
+"""Of a file that a cache was decoded from: when it was changed last, in nanoseconds, and its checksum."""
+_MOST_FILES = 256
+_MOST_BYTES = 1 << 26
+
+
+def _source_files(root: Path, split: str) -> list[Path]:
+    """Return the files that hold the images of a split, in the order of their names."""
+    shards, folder = shard_paths(root, split), published_folder(root, split)
+    if shards or folder is None:
+        return shards
+    return sorted(map(Path, os.scandir(folder / IMAGES_FOLDER)))
+
+
+def _modified(files: list[Path]) -> npt.NDArray[np.int64]:
+    return np.array([os.stat(path).st_mtime_ns for path in files], np.int64)  # noqa: PTH116 - of many files
+
+
+def _sources(files: list[Path]) -> npt.NDArray[np.void]:
+    """Return (F,) of what a cache remembers of each of the F files that it is decoded from."""
+    found = np.zeros(len(files), _SOURCE)
+    found["modified"] = _modified(files)  # before they are read: what changes meanwhile is noticed
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for k, checksum in enumerate(pool.map(_checksum, files)):
+            found["sha256"][k] = np.void(checksum)
+    return found
+
+
+def _checksum(path: Path) -> bytes:
+    try:
+        return bytes.fromhex(sha256_of(path))
+    except (OSError, ValueError):
+        return bytes(32)  # something that is no file of images, and not read either
+
+
+def _some(changed: npt.NDArray[np.int64], files: list[Path]) -> npt.NDArray[np.int64]:
+    """Return as many of the numbers of changed files, evenly spaced, as are read in a moment; one at least."""
+    spaced = changed[np.linspace(0, len(changed) - 1, min(len(changed), _MOST_FILES)).astype(np.int64)]
+    sizes = np.cumsum([files[k].stat().st_size for k in spaced])
+    return spaced[: max(1, int(np.searchsorted(sizes, _MOST_BYTES, side="right")))]
+
+
 CACHE_FOLDER = "decoded"
 _RECORD = "cache.json"
 _SCHEMA_VERSION = 1
 
 
 def array_path(folder: Path, split: str, array: str) -> Path:
-    """Return the path of an array of a cache: "pixels", "latents", "ids", "pixels_pos" or "latents_pos"."""
+    """Return the path of an array of a cache: "pixels", "latents", "ids", "pixels_pos", "latents_pos" or "sources"."""
     return folder / f"{split}-{array}.npy"
 
 
@@ -108,10 +150,34 @@ class CacheRecord:
         """Write the record into the folder of the cache."""
         write_text(folder / _RECORD, codec.dumps(codec.sealed(codec.to_json(self))))
 
-    def is_of(self, root: Path, split: str) -> bool:
-        """Return whether the split was decoded from the images in ``root``, or there are none."""
+    def is_of(self, folder: Path, root: Path, split: str, *, thorough: bool = False) -> bool:
+        """Return whether the split was decoded from what is in ``root`` now, or nothing of it is there.
+
+        Files whose time is another than it was are held against their checksums. A copy has new times in all of its
+        files: then some of them are, which takes a moment, or all.
+
+        Args:
+            folder: the folder of the cache.
+            root: the folder of the dataset that it would be decoded from.
+            split: name of the split.
+            thorough: whether all files with another time are read, however many there are.
+
+        Raises:
+            DatasetError: if what the cache remembers of these files is damaged.
+        """
         signature = source_signature(root, split, with_sizes=bool(self.checksums))
-        return signature is None or signature == self.signatures.get(split)
+        if signature is None:
+            return True
+        path = array_path(folder, split, "sources")
+        if signature != self.signatures.get(split) or path.name not in self.checksums:  # an earlier ident3d had none
+            return signature == self.signatures.get(split)
+        known, files = read_array(path, "convert the dataset again"), _source_files(root, split)
+        if known.dtype != _SOURCE or known.shape != (len(files),):
+            raise DatasetError(f"{path} does not tell of the {len(files)} files of {root}; convert the dataset again")
+        changed = np.flatnonzero(known["modified"] != _modified(files))
+        if len(changed) and not thorough:
+            changed = _some(changed, files)
+        return all(_checksum(files[k]) == known["sha256"][k].tobytes() for k in changed)
 
     @classmethod
     def read(cls, folder: Path) -> "CacheRecord":
@@ -199,10 +265,11 @@ class DecodedSplit(DecodedImages, StoredSplit):
 
     def __init__(self, root: Path, split: str) -> None:
         self._open(root, split)
-        if not CacheRecord.read(root / CACHE_FOLDER).is_of(root, split):
+        folder = root / CACHE_FOLDER
+        if not CacheRecord.read(folder).is_of(folder, root, split):
             raise DatasetError(
                 f"the decoded cache of the split {split!r} was not made from the images beside it in {root}: make it "
-                f"again (ident3d convert {root} {root} --to decoded), or remove {root / CACHE_FOLDER}"
+                f"again (ident3d convert {root} {root} --to decoded), or remove {folder}"
             )
         try:
             check_finite(self.latents, f"{root}, {split}: latents", self.factors.names)
@@ -287,9 +354,10 @@ def write_decoded(source: StoredDataset, folder: Path, advance: Callable[[], obj
     """
     # Before the images are read: what changes meanwhile makes the cache stale.
     signatures = {split: source_signature(stored.root, split) or "" for split, stored in source.splits.items()}
+    files = {split: _sources(_source_files(stored.root, split)) for split, stored in source.splits.items()}
     checksums = {}
     for split, stored in source.splits.items():
-        arrays: dict[str, npt.NDArray[Any]] = {"ids": stored.ids, "latents": stored.latents}
+        arrays: dict[str, npt.NDArray[Any]] = {"ids": stored.ids, "latents": stored.latents, "sources": files[split]}
         images = {"pixels": source.images(stored, advance)}
         positives = stored.positives
         if positives is not None:

@@ -141,9 +141,19 @@ def test_convert_makes_a_dataset_that_verify_finds_sound(published, tmp_path, ca
     out = tmp_path / "out"
     assert main(["convert", str(published.root), str(out), "--to", "native", "--rows-per-shard", "20"]) == 0
     assert len(list((out / "data").glob("*.parquet"))) == 5
-    assert capsys.readouterr().err == ""  # no bar where there is no terminal
+    shown = capsys.readouterr()
+    assert shown.err == ""  # no bar where there is no terminal
+    assert shown.out == f"{out}: native layout, 70 train and 9 test images of 8x8\n"
     assert main(["verify", str(out)]) == 0
     assert "sound (train, test)" in capsys.readouterr().out
+
+
+def test_convert_says_what_is_there_when_it_makes_nothing(published, capsys, caplog):
+    folder = str(published.root)
+    for _ in range(2):
+        assert main(["convert", folder, folder, "--to", "decoded"]) == 0
+        assert capsys.readouterr().out == f"{folder}: decoded layout, 70 train and 9 test images of 8x8\n"
+    assert f"{published.root / 'decoded'} is up to date" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

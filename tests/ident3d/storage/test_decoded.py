@@ -1,14 +1,20 @@
 """The decoded cache: what can be wrong with its files."""
 
 import json
+import logging
+import os
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ident3d.errors import DatasetError
 from ident3d.storage.conversion import convert
-from ident3d.storage.decoded import DecodedSplit, decoded_splits
-from ident3d.storage.images import decode
+from ident3d.storage.decoded import CacheRecord, DecodedSplit, decoded_splits
+from ident3d.storage.images import decode, encode_png
+from ident3d.storage.layouts import open_split
+from ident3d.storage.verification import verify
 
 
 @pytest.fixture
@@ -99,3 +105,89 @@ def test_a_cache_without_a_record(cache):
     (cache / "cache.json").unlink()
     with pytest.raises(DatasetError, match=r"cache\.json cannot be read .*convert the dataset again"):
         DecodedSplit(cache.parent, "train")
+
+
+class TestAnImageReplacedByOneOfEqualSize:
+    """Names and sizes are as before: the time of the file tells that it may be another, and its checksum that it is."""
+
+    @pytest.fixture
+    def root(self, published):
+        for path in published.root.glob("*/images/*.png"):
+            path.write_bytes(_padded(path.read_bytes()))
+        convert(published.root, published.root, "decoded")
+        return published.root
+
+    def replace(self, root):
+        path = root / "train" / "images" / "33.png"
+        path.write_bytes(_padded(encode_png(np.zeros((8, 8, 3), np.uint8))))
+        later(path)
+
+    def test_is_noticed_by_the_dataset(self, root):
+        self.replace(root)
+        with pytest.raises(DatasetError, match="was not made from the images beside it"):
+            open_split(root, "train")
+        assert open_split(root, "test").layout == "decoded"
+
+    def test_is_noticed_by_convert_and_decoded_again(self, root):
+        self.replace(root)
+        convert(root, root, "decoded")
+        assert not open_split(root, "train").pixels(33).any()
+
+    def test_is_noticed_by_verify(self, root):
+        assert not [fault for fault in verify(root).faults if "decoded" in fault]
+        self.replace(root)
+        assert any("decoded cache of the split 'train'" in fault for fault in verify(root).faults)
+
+    def test_is_found_by_convert_in_a_copy_whose_files_are_all_new(self, root, monkeypatch):
+        monkeypatch.setattr("ident3d.storage.decoded._MOST_FILES", 2)
+        self.replace(root)
+        for path in root.glob("*/images/*.png"):
+            later(path)
+        convert(root, root, "decoded")
+        assert not open_split(root, "train").pixels(33).any()
+
+
+def _padded(png, size=1000):
+    """Return a PNG with what follows its end, so that all are of one size."""
+    return png + bytes(size - len(png))
+
+
+def later(path):
+    time = path.stat().st_mtime_ns + 1_000_000_000
+    os.utime(path, ns=(time, time))
+
+
+@pytest.mark.parametrize("layout", ["native", "published"])
+def test_a_copy_with_new_times_is_the_same_dataset(request, layout, tmp_path, caplog):
+    made = request.getfixturevalue(layout)
+    convert(made.root, made.root, "decoded")
+    copy = shutil.copytree(made.root, tmp_path / "copy", copy_function=shutil.copyfile)
+    for path in copy.rglob("*"):
+        if path.is_file():
+            later(path)
+    assert open_split(copy, "train").layout == "decoded"
+    with caplog.at_level(logging.INFO):
+        convert(copy, copy, "decoded")
+    assert "is up to date" in caplog.text
+    np.testing.assert_array_equal(open_split(copy, "train").batch(np.arange(70)), made.pixels["train"])
+
+
+def test_a_cache_of_an_earlier_version_has_no_times(published):
+    convert(published.root, published.root, "decoded")
+    folder = published.root / "decoded"
+    record = CacheRecord.read(folder)
+    kept = {name: sha256 for name, sha256 in record.checksums.items() if "sources" not in name}
+    replace(record, checksums=kept).write(folder)
+    for split in ("train", "test"):
+        (folder / f"{split}-sources.npy").unlink()
+    assert open_split(published.root, "train").layout == "decoded"
+
+
+def test_what_a_cache_remembers_of_its_sources_may_be_damaged(published):
+    convert(published.root, published.root, "decoded")
+    path = published.root / "decoded" / "train-sources.npy"
+    np.save(path, np.zeros(3))
+    with pytest.raises(
+        DatasetError, match=r"train-sources\.npy does not tell of the 70 files of .*; convert the datas"
+    ):
+        open_split(published.root, "train")
