@@ -19,173 +19,7 @@ from ident3d.storage.published import RAW_LATENTS, PublishedSplit, published_spl
 
 __all__ = ["ARCHIVES", "SOURCE", "Archive", "ResumingDownloader", "download_published", "remote_size", "unpack"]
 
-_MOST_MEMBERS = 2_000_000
-_MOST_GROWTH = 4  # images do not compress: an archive that grows more is not what it says
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files and folders of a tar archive.
-
-    Args:
-        archive: the archive.
-        folder: where its members go; made if it is not there.
-
-    Raises:
-        DatasetError: if the archive is damaged, or a member is a link or a device, would land outside ``folder``, or
-            is larger than an archive of images explains. What was unpacked until then stays.
-    """
-    if not hasattr(tarfile, "data_filter"):
-        raise DatasetError("this Python cannot unpack archives safely; Python 3.11.4 and later can")
-    size = archive.stat().st_size
-    folder.mkdir(parents=True, exist_ok=True)
-    members = unpacked = 0
-    try:
-        bar = tqdm(total=size, unit="B", unit_scale=True, desc=f"unpacking {archive.name}", disable=None)
-        with tarfile.open(archive, "r:*") as tar, bar:
-            while (member := tar.next()) is not None:
-                # The list of all members would take memory, and nothing here looks back.
-                tar.members = []  # type: ignore[attr-defined]  # there, though not in the stubs
-                _check(member, archive)
-                members += 1
-                unpacked += member.size
-                if members > _MOST_MEMBERS or unpacked > _MOST_GROWTH * size:
-                    raise DatasetError(
-                        f"{archive} ({size:,} bytes) unpacks to more than {members - 1:,} files and "
-                        f"{unpacked - member.size:,} bytes; it is not an archive of images"
-                    )
-                tar.extract(member, folder, filter="data")
-                bar.update(member.size)
-    except (tarfile.TarError, EOFError) as error:
-        raise DatasetError(f"{archive} cannot be unpacked: {error}") from error
-
-
-def _check(member: tarfile.TarInfo, archive: Path) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or "\\" in member.name:
-        raise DatasetError(f"{archive} holds {member.name!r}, which would land outside of the dataset's folder")
-    if not (member.isdir() or (member.isreg() and not member.issparse())):
-        raise DatasetError(f"{archive} holds {member.name!r}, which is neither a plain file nor a folder")
-
-
 _LOG = logging.getLogger(__name__)
-
-_CHUNK = 1 << 16  # what arrived of a chunk is lost when the connection breaks in the middle of it
-_TIMEOUT_S = 60
-_MOST_STALLS = 5
-_LONGEST_PAUSE_S = 60
-_HEADERS = {"Accept-Encoding": "identity"}  # sizes and ranges count the bytes of the file itself
-_BUSY = {408, 425, 429, 500, 502, 503, 504}
-
-
-def remote_size(url: str) -> int | None:
-    """Return the size of a file in bytes as the server reports it, or None where it does not.
-
-    Raises:
-        DatasetError: if the server has no such file.
-    """
-    try:
-        with requests.head(url, headers=_HEADERS, timeout=_TIMEOUT_S, allow_redirects=True) as answer:
-            if answer.status_code in {404, 410}:
-                raise _refused(url, answer)
-            return _number(answer.headers, "Content-Length") if answer.ok else None
-    except requests.RequestException:
-        return None  # the download itself will be tried more than once, and will say what is wrong
-
-
-class ResumingDownloader:
-    """A downloader for pooch, which has none that resumes.
-
-    The bytes are gathered in ``part``, which outlives an interruption; pooch then gets the whole file to check. When
-    the connection breaks, the rest is asked for, and all of it where the server knows no ranges. It gives up after
-    five attempts in a row that brought nothing new.
-
-    Args:
-        part: where the bytes gather.
-    """
-
-    def __init__(self, part: Path) -> None:
-        self.part = part
-
-    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        """Fetch ``url`` to the path ``output_file``; pooch calls this.
-
-        Raises:
-            DatasetError: if the server refuses, or the connection keeps breaking.
-        """
-        del pooch
-        self._gather(url)
-        target = Path(output_file)
-        target.unlink(missing_ok=True)
-        try:
-            target.hardlink_to(self.part)  # the bytes stay in `part` until they are known to be right
-        except OSError:
-            self.part.replace(target)  # a file system without hard links
-
-    def _gather(self, url: str) -> None:
-        furthest = stalls = 0
-        while True:
-            try:
-                self._attempt(url)
-            except requests.RequestException as error:
-                size = self._size()
-                stalls = 0 if size > furthest else stalls + 1
-                furthest = max(furthest, size)
-                if stalls == _MOST_STALLS:
-                    raise DatasetError(
-                        f"the download of {url} stopped at {size:,} bytes ({error}); they are kept in {self.part}: "
-                        "run it again to resume"
-                    ) from error
-                _LOG.warning("the connection broke at %s bytes (%s); trying again", f"{size:,}", error)
-                time.sleep(min(2**stalls - 1, _LONGEST_PAUSE_S))
-            else:
-                return
-
-    def _attempt(self, url: str) -> None:
-        start = self._size()
-        headers = _HEADERS | ({"Range": f"bytes={start}-"} if start else {})
-        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
-            if answer.status_code == requests.codes.requested_range_not_satisfiable:
-                if answer.headers.get("Content-Range") == f"bytes */{start}":
-                    return  # all of it was there already
-                self.part.unlink()
-                raise requests.ConnectionError(f"{self.part} does not belong to what the server holds; it is removed")
-            if answer.status_code in _BUSY:
-                raise requests.HTTPError(f"the server is busy: {answer.status_code} {answer.reason}")
-            if not answer.ok:
-                raise _refused(url, answer)
-            if not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                start = 0  # the server sends the whole file, whatever was asked for
-            length = _number(answer.headers, "Content-Length")
-            self._write(answer, start, None if length is None else start + length)
-
-    def _write(self, answer: requests.Response, start: int, total: int | None) -> None:
-        bar = tqdm(
-            initial=start,
-            total=total,
-            unit="B",
-            unit_scale=True,
-            desc=self.part.name.removesuffix(".part"),
-            disable=None,
-        )
-        with self.part.open("ab" if start else "wb") as file, bar:
-            for chunk in answer.iter_content(_CHUNK):
-                file.write(chunk)
-                bar.update(len(chunk))
-        if total is not None and self._size() != total:
-            raise requests.ConnectionError(f"got {self._size():,} of {total:,} bytes")
-
-    def _size(self) -> int:
-        return self.part.stat().st_size if self.part.exists() else 0
-
-
-def _refused(url: str, answer: requests.Response) -> DatasetError:
-    return DatasetError(f"the server answered {answer.status_code} {answer.reason} for {url}; is the address right?")
-
-
-def _number(headers: Mapping[str, str], name: str) -> int | None:
-    value = headers.get(name, "")
-    return int(value) if value.isdecimal() else None
-
 
 SOURCE = "https://zenodo.org/records/4502485/files"
 """Where the published archives are."""
@@ -330,3 +164,169 @@ def _require_space(root: Path, archives: Sequence[Archive], source: str, *, keep
         settled += (2 if keep_archives else 1) * size - there
     names = ", ".join(archive.name for archive in archives)
     check_disk_space(root, needed, f"fetching and unpacking {names}")
+
+
+_CHUNK = 1 << 16  # what arrived of a chunk is lost when the connection breaks in the middle of it
+_TIMEOUT_S = 60
+_MOST_STALLS = 5
+_LONGEST_PAUSE_S = 60
+_HEADERS = {"Accept-Encoding": "identity"}  # sizes and ranges count the bytes of the file itself
+_BUSY = {408, 425, 429, 500, 502, 503, 504}
+
+
+def remote_size(url: str) -> int | None:
+    """Return the size of a file in bytes as the server reports it, or None where it does not.
+
+    Raises:
+        DatasetError: if the server has no such file.
+    """
+    try:
+        with requests.head(url, headers=_HEADERS, timeout=_TIMEOUT_S, allow_redirects=True) as answer:
+            if answer.status_code in {404, 410}:
+                raise _refused(url, answer)
+            return _number(answer.headers, "Content-Length") if answer.ok else None
+    except requests.RequestException:
+        return None  # the download itself will be tried more than once, and will say what is wrong
+
+
+class ResumingDownloader:
+    """A downloader for pooch, which has none that resumes.
+
+    The bytes are gathered in ``part``, which outlives an interruption; pooch then gets the whole file to check. When
+    the connection breaks, the rest is asked for, and all of it where the server knows no ranges. It gives up after
+    five attempts in a row that brought nothing new.
+
+    Args:
+        part: where the bytes gather.
+    """
+
+    def __init__(self, part: Path) -> None:
+        self.part = part
+
+    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
+        """Fetch ``url`` to the path ``output_file``; pooch calls this.
+
+        Raises:
+            DatasetError: if the server refuses, or the connection keeps breaking.
+        """
+        del pooch
+        self._gather(url)
+        target = Path(output_file)
+        target.unlink(missing_ok=True)
+        try:
+            target.hardlink_to(self.part)  # the bytes stay in `part` until they are known to be right
+        except OSError:
+            self.part.replace(target)  # a file system without hard links
+
+    def _gather(self, url: str) -> None:
+        furthest = stalls = 0
+        while True:
+            try:
+                self._attempt(url)
+            except requests.RequestException as error:
+                size = self._size()
+                stalls = 0 if size > furthest else stalls + 1
+                furthest = max(furthest, size)
+                if stalls == _MOST_STALLS:
+                    raise DatasetError(
+                        f"the download of {url} stopped at {size:,} bytes ({error}); they are kept in {self.part}: "
+                        "run it again to resume"
+                    ) from error
+                _LOG.warning("the connection broke at %s bytes (%s); trying again", f"{size:,}", error)
+                time.sleep(min(2**stalls - 1, _LONGEST_PAUSE_S))
+            else:
+                return
+
+    def _attempt(self, url: str) -> None:
+        start = self._size()
+        headers = _HEADERS | ({"Range": f"bytes={start}-"} if start else {})
+        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
+            if answer.status_code == requests.codes.requested_range_not_satisfiable:
+                if answer.headers.get("Content-Range") == f"bytes */{start}":
+                    return  # all of it was there already
+                self.part.unlink()
+                raise requests.ConnectionError(f"{self.part} does not belong to what the server holds; it is removed")
+            if answer.status_code in _BUSY:
+                raise requests.HTTPError(f"the server is busy: {answer.status_code} {answer.reason}")
+            if not answer.ok:
+                raise _refused(url, answer)
+            if not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                start = 0  # the server sends the whole file, whatever was asked for
+            length = _number(answer.headers, "Content-Length")
+            self._write(answer, start, None if length is None else start + length)
+
+    def _write(self, answer: requests.Response, start: int, total: int | None) -> None:
+        bar = tqdm(
+            initial=start,
+            total=total,
+            unit="B",
+            unit_scale=True,
+            desc=self.part.name.removesuffix(".part"),
+            disable=None,
+        )
+        with self.part.open("ab" if start else "wb") as file, bar:
+            for chunk in answer.iter_content(_CHUNK):
+                file.write(chunk)
+                bar.update(len(chunk))
+        if total is not None and self._size() != total:
+            raise requests.ConnectionError(f"got {self._size():,} of {total:,} bytes")
+
+    def _size(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+
+def _refused(url: str, answer: requests.Response) -> DatasetError:
+    return DatasetError(f"the server answered {answer.status_code} {answer.reason} for {url}; is the address right?")
+
+
+def _number(headers: Mapping[str, str], name: str) -> int | None:
+    value = headers.get(name, "")
+    return int(value) if value.isdecimal() else None
+
+
+_MOST_MEMBERS = 2_000_000
+_MOST_GROWTH = 4  # images do not compress: an archive that grows more is not what it says
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack the files and folders of a tar archive.
+
+    Args:
+        archive: the archive.
+        folder: where its members go; made if it is not there.
+
+    Raises:
+        DatasetError: if the archive is damaged, or a member is a link or a device, would land outside ``folder``, or
+            is larger than an archive of images explains. What was unpacked until then stays.
+    """
+    if not hasattr(tarfile, "data_filter"):
+        raise DatasetError("this Python cannot unpack archives safely; Python 3.11.4 and later can")
+    size = archive.stat().st_size
+    folder.mkdir(parents=True, exist_ok=True)
+    members = unpacked = 0
+    try:
+        bar = tqdm(total=size, unit="B", unit_scale=True, desc=f"unpacking {archive.name}", disable=None)
+        with tarfile.open(archive, "r:*") as tar, bar:
+            while (member := tar.next()) is not None:
+                # The list of all members would take memory, and nothing here looks back.
+                tar.members = []  # type: ignore[attr-defined]  # there, though not in the stubs
+                _check(member, archive)
+                members += 1
+                unpacked += member.size
+                if members > _MOST_MEMBERS or unpacked > _MOST_GROWTH * size:
+                    raise DatasetError(
+                        f"{archive} ({size:,} bytes) unpacks to more than {members - 1:,} files and "
+                        f"{unpacked - member.size:,} bytes; it is not an archive of images"
+                    )
+                tar.extract(member, folder, filter="data")
+                bar.update(member.size)
+    except (tarfile.TarError, EOFError) as error:
+        raise DatasetError(f"{archive} cannot be unpacked: {error}") from error
+
+
+def _check(member: tarfile.TarInfo, archive: Path) -> None:
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts or "\\" in member.name:
+        raise DatasetError(f"{archive} holds {member.name!r}, which would land outside of the dataset's folder")
+    if not (member.isdir() or (member.isreg() and not member.issparse())):
+        raise DatasetError(f"{archive} holds {member.name!r}, which is neither a plain file nor a folder")

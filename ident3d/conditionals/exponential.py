@@ -41,6 +41,244 @@ _PANELS = 8
 _NODES = 16
 _NUMBERS = 2**22  # numbers held at a time, to bound the memory
 
+_ANGLES = 64
+
+_HALF_LOG_PI = 0.5 * math.log(math.pi)
+_SQRT_2 = math.sqrt(2)
+
+
+class ExponentialPower(FactorwiseConditional):
+    """A density proportional to exp(-|z_pos - z|^p / scale^p) in every factor.
+
+    On a box each factor is truncated to the walls and normalised there: nothing is clipped, so no mass sits on a
+    wall. On the unbounded space it is the plain density. On a sphere the positive is drawn in R^dim around the anchor
+    and projected radially onto the sphere, as in Table 1 of the paper; the log density is that of the projected point.
+
+    Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 5 and section 4.1.
+    """
+
+    spaces: ClassVar[tuple[type[Space], ...]] = (Box, Unbounded, Sphere)
+
+    @property
+    @abstractmethod
+    def power(self) -> float:
+        """The exponent p, 1 or larger."""
+
+    def log_density(self, x: Float64[Tensor, "*batch"]) -> Float64[Tensor, "*batch"]:
+        """Return -|x|^p; see :meth:`FactorwiseConditional.log_density`."""
+        return -x.abs().pow(self.power)
+
+    def mean_square(self, width: float) -> float:
+        """Return the mean of x^2; see :meth:`FactorwiseConditional.mean_square`."""
+        return mean_square_of_power(self.power, width)
+
+    def information(self, width: float) -> float:
+        """Return the mutual information of a factor; see :meth:`FactorwiseConditional.information`."""
+        return information_of_power(self.power, width)
+
+    def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
+        """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
+        self.check(space)
+        return Conditional.coordinates(self, space) if isinstance(space, Sphere) else super().coordinates(space)
+
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
+        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
+        if not isinstance(space, Sphere):
+            return super().log_prob_unchecked(z_pos, z, space)
+        scale = as_tensor(self.scales, z.device)
+        log_mass = self.log_mass(*distance_to_walls(z, scale, space)) + scale.log()
+        unit = projected_log_density(z_pos / space.radius, z / space.radius, scale / space.radius, self.power)
+        # Scaling to the unit sphere divides dim scales by the radius, and dim - 1 lengths on the surface.
+        return unit - log_mass.sum(-1) + math.log(space.radius)
+
+
+@dataclass(frozen=True, init=False)
+class Normal(ExponentialPower):
+    """The normal conditional: exp(-(z_pos - z)^2 / (2 sigma^2)) in every factor.
+
+    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
+
+    Attributes:
+        sigma: standard deviation before truncation, in the latents' unit: one number, or one per factor.
+    """
+
+    sigma: Scales
+
+    def __init__(self, sigma: ScalesLike) -> None:
+        object.__setattr__(self, "sigma", per_factor(sigma, "sigma"))
+
+    @property
+    def power(self) -> float:
+        """The exponent p."""
+        return 2.0
+
+    @property
+    def scales(self) -> Scales:
+        """sqrt(2) sigma: where the density has fallen by a factor of e."""
+        if isinstance(self.sigma, tuple):
+            return tuple(_SQRT_2 * sigma for sigma in self.sigma)
+        return _SQRT_2 * self.sigma
+
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
+        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
+        # erf is odd and precise near 0, so both tails and both narrow and wide walls keep their digits.
+        return torch.erfinv(two_sided_uniform(torch.erf(left), torch.erf(right), generator))
+
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
+        return _symmetric_uniform(n, generator).erfinv_()
+
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
+        return (torch.erf(left) + torch.erf(right)).log() + (_HALF_LOG_PI - math.log(2))
+
+    def mutual_information(self, space: Space) -> float:
+        """Return the mutual information; on a sphere it is known for one sigma."""
+        self.check(space)
+        if isinstance(space, Sphere) and self.dim is None:
+            return _isotropic_information(self, space)
+        return super().mutual_information(space)
+
+
+@dataclass(frozen=True, init=False)
+class Laplace(ExponentialPower):
+    """The Laplace conditional: exp(-|z_pos - z| / scale) in every factor.
+
+    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
+
+    Attributes:
+        scale: mean absolute displacement before truncation: one number, or one per factor.
+    """
+
+    scale: Scales
+
+    def __init__(self, scale: ScalesLike) -> None:
+        object.__setattr__(self, "scale", per_factor(scale, "scale"))
+
+    @property
+    def power(self) -> float:
+        """The exponent p."""
+        return 1.0
+
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
+        return self._at(_symmetric_uniform(n, generator))
+
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
+        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
+        return self._at(two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator))
+
+    def _at(self, mass: Tensor) -> Tensor:
+        """Return the x for which the given share of a side's mass is between 0 and x; both are signed like the side."""
+        return mass.abs().neg_().log1p_().copysign_(mass)
+
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
+        return (-torch.expm1(-left) - torch.expm1(-right)).log()
+
+
+@dataclass(frozen=True, init=False)
+class GeneralizedNormal(ExponentialPower):
+    """The generalised normal conditional: exp(-|z_pos - z|^p / scale^p) in every factor.
+
+    ``p`` = 1 is :class:`~ident3d.Laplace` with the same scale, ``p`` = 2 is :class:`~ident3d.Normal` with
+    sigma = scale / sqrt(2). Truncated on a box, plain on the unbounded space, projected on a sphere;
+    see :class:`ExponentialPower`.
+
+    Attributes:
+        p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.
+        scale: where the density has fallen by a factor of e: one number, or one per factor of variation.
+    """
+
+    p: float
+    scale: Scales
+
+    def __init__(self, p: float, scale: ScalesLike) -> None:
+        exponent = positive(p, "p")
+        if exponent < 1:
+            raise ValueError(f"p must be 1 or larger, not {exponent}: below 1, |x|^p is not a power of a metric")
+        object.__setattr__(self, "p", exponent)
+        object.__setattr__(self, "scale", per_factor(scale, "scale"))
+
+    @property
+    def power(self) -> float:
+        """The exponent p."""
+        return self.p
+
+    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
+        """Draw n numbers x without walls, on the generator's device."""
+        like = torch.empty(n, dtype=torch.float64, device=generator.device)
+        reach = 1 + 1 / (math.e * self.p)  # the envelope's mass on either side
+
+        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return self._bend(_symmetric_uniform(len(rows), generator, reach))
+
+        return draw_by_rejection(like, propose, generator)
+
+    def draw_between(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
+        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
+        left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
+
+        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return self._bend(two_sided_uniform(take(left_mass, rows), take(right_mass, rows), generator))
+
+        return draw_by_rejection(left_mass, propose, generator).view_as(left)
+
+    def _bend(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Return draws from an envelope of exp(-|x|^p), given their signed masses; and ln(density / envelope).
+
+        The envelope is 1 up to |x| = 1 and exp(-1 - p (|x| - 1)) beyond, the tangent of a convex power. At
+        least 63% of its draws are kept, whatever p and the walls.
+        """
+        mass = position.abs()
+        beyond = (mass - 1).clamp_(min=0).mul_(math.e * self.p)  # share of a tail's mass that is inside the draw
+        distance = mass.clamp_(max=1).sub_(beyond.neg_().log1p_().div_(self.p))
+        log_envelope = (distance > 1) * (distance - 1).mul_(self.p).add_(1)
+        return torch.copysign(distance, position), log_envelope.sub_(distance.pow(self.p))
+
+    def _envelope_mass(self, wall: Tensor) -> Tensor:
+        """Return the envelope's integral from 0 to ``wall``."""
+        tail = -torch.expm1(-self.p * (wall - 1).clamp(min=0)) / (math.e * self.p)
+        return wall.clamp(max=1) + tail
+
+    def log_mass(
+        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
+    ) -> Float64[Tensor, "batch dim"]:
+        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
+        return (power_integral(left, self.p) + power_integral(right, self.p)).log()
+
+
+def two_sided_uniform(
+    left: Float64[Tensor, "*batch"], right: Float64[Tensor, "*batch"], generator: torch.Generator
+) -> Float64[Tensor, "*batch"]:
+    """Draw uniformly from the open interval (-left, right).
+
+    Args:
+        left: 0 or larger.
+        right: 0 or larger.
+        generator: source of the randomness.
+    """
+    unit = torch.rand(left.shape, dtype=torch.float64, device=left.device, generator=generator)
+    return unit.clamp_(min=2.0**-54).mul_(left + right).sub_(left)
+
+
+def _symmetric_uniform(n: int, generator: torch.Generator, reach: float = 1.0) -> Float64[Tensor, " {n}"]:
+    """Draw n numbers uniformly from the open interval (-reach, reach), as two_sided_uniform does."""
+    unit = torch.rand(n, dtype=torch.float64, device=generator.device, generator=generator)
+    return unit.clamp_(min=2.0**-54).mul_(2 * reach).sub_(reach)
+
 
 def projected_log_density(
     u: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], scale: Float64[Tensor, "*dim"], p: float
@@ -123,246 +361,6 @@ def _log_integrand(r: Tensor, slope: Tensor, offset: Tensor, p: float) -> Tensor
     return (slope.shape[-1] - 1) * r.log() - gaps.abs().pow(p).sum(-1)
 
 
-class ExponentialPower(FactorwiseConditional):
-    """A density proportional to exp(-|z_pos - z|^p / scale^p) in every factor.
-
-    On a box each factor is truncated to the walls and normalised there: nothing is clipped, so no mass sits on a
-    wall. On the unbounded space it is the plain density. On a sphere the positive is drawn in R^dim around the anchor
-    and projected radially onto the sphere, as in Table 1 of the paper; the log density is that of the projected point.
-
-    Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 5 and section 4.1.
-    """
-
-    spaces: ClassVar[tuple[type[Space], ...]] = (Box, Unbounded, Sphere)
-
-    @property
-    @abstractmethod
-    def power(self) -> float:
-        """The exponent p, 1 or larger."""
-
-    def log_density(self, x: Float64[Tensor, "*batch"]) -> Float64[Tensor, "*batch"]:
-        """Return -|x|^p; see :meth:`FactorwiseConditional.log_density`."""
-        return -x.abs().pow(self.power)
-
-    def mean_square(self, width: float) -> float:
-        """Return the mean of x^2; see :meth:`FactorwiseConditional.mean_square`."""
-        return mean_square_of_power(self.power, width)
-
-    def information(self, width: float) -> float:
-        """Return the mutual information of a factor; see :meth:`FactorwiseConditional.information`."""
-        return information_of_power(self.power, width)
-
-    def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
-        """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
-        self.check(space)
-        return Conditional.coordinates(self, space) if isinstance(space, Sphere) else super().coordinates(space)
-
-    def log_prob_unchecked(
-        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
-    ) -> Float64[Tensor, " batch"]:
-        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
-        if not isinstance(space, Sphere):
-            return super().log_prob_unchecked(z_pos, z, space)
-        scale = as_tensor(self.scales, z.device)
-        log_mass = self.log_mass(*distance_to_walls(z, scale, space)) + scale.log()
-        unit = projected_log_density(z_pos / space.radius, z / space.radius, scale / space.radius, self.power)
-        # Scaling to the unit sphere divides dim scales by the radius, and dim - 1 lengths on the surface.
-        return unit - log_mass.sum(-1) + math.log(space.radius)
-
-
-def two_sided_uniform(
-    left: Float64[Tensor, "*batch"], right: Float64[Tensor, "*batch"], generator: torch.Generator
-) -> Float64[Tensor, "*batch"]:
-    """Draw uniformly from the open interval (-left, right).
-
-    Args:
-        left: 0 or larger.
-        right: 0 or larger.
-        generator: source of the randomness.
-    """
-    unit = torch.rand(left.shape, dtype=torch.float64, device=left.device, generator=generator)
-    return unit.clamp_(min=2.0**-54).mul_(left + right).sub_(left)
-
-
-def _symmetric_uniform(n: int, generator: torch.Generator, reach: float = 1.0) -> Float64[Tensor, " {n}"]:
-    """Draw n numbers uniformly from the open interval (-reach, reach), as two_sided_uniform does."""
-    unit = torch.rand(n, dtype=torch.float64, device=generator.device, generator=generator)
-    return unit.clamp_(min=2.0**-54).mul_(2 * reach).sub_(reach)
-
-
-@dataclass(frozen=True, init=False)
-class GeneralizedNormal(ExponentialPower):
-    """The generalised normal conditional: exp(-|z_pos - z|^p / scale^p) in every factor.
-
-    ``p`` = 1 is :class:`~ident3d.Laplace` with the same scale, ``p`` = 2 is :class:`~ident3d.Normal` with
-    sigma = scale / sqrt(2). Truncated on a box, plain on the unbounded space, projected on a sphere;
-    see :class:`ExponentialPower`.
-
-    Attributes:
-        p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.
-        scale: where the density has fallen by a factor of e: one number, or one per factor of variation.
-    """
-
-    p: float
-    scale: Scales
-
-    def __init__(self, p: float, scale: ScalesLike) -> None:
-        exponent = positive(p, "p")
-        if exponent < 1:
-            raise ValueError(f"p must be 1 or larger, not {exponent}: below 1, |x|^p is not a power of a metric")
-        object.__setattr__(self, "p", exponent)
-        object.__setattr__(self, "scale", per_factor(scale, "scale"))
-
-    @property
-    def power(self) -> float:
-        """The exponent p."""
-        return self.p
-
-    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
-        """Draw n numbers x without walls, on the generator's device."""
-        like = torch.empty(n, dtype=torch.float64, device=generator.device)
-        reach = 1 + 1 / (math.e * self.p)  # the envelope's mass on either side
-
-        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
-            return self._bend(_symmetric_uniform(len(rows), generator, reach))
-
-        return draw_by_rejection(like, propose, generator)
-
-    def draw_between(
-        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
-    ) -> Float64[Tensor, "batch dim"]:
-        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
-        left_mass, right_mass = self._envelope_mass(left).flatten(), self._envelope_mass(right).flatten()
-
-        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
-            return self._bend(two_sided_uniform(take(left_mass, rows), take(right_mass, rows), generator))
-
-        return draw_by_rejection(left_mass, propose, generator).view_as(left)
-
-    def _bend(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """Return draws from an envelope of exp(-|x|^p), given their signed masses; and ln(density / envelope).
-
-        The envelope is 1 up to |x| = 1 and exp(-1 - p (|x| - 1)) beyond, the tangent of a convex power. At
-        least 63% of its draws are kept, whatever p and the walls.
-        """
-        mass = position.abs()
-        beyond = (mass - 1).clamp_(min=0).mul_(math.e * self.p)  # share of a tail's mass that is inside the draw
-        distance = mass.clamp_(max=1).sub_(beyond.neg_().log1p_().div_(self.p))
-        log_envelope = (distance > 1) * (distance - 1).mul_(self.p).add_(1)
-        return torch.copysign(distance, position), log_envelope.sub_(distance.pow(self.p))
-
-    def _envelope_mass(self, wall: Tensor) -> Tensor:
-        """Return the envelope's integral from 0 to ``wall``."""
-        tail = -torch.expm1(-self.p * (wall - 1).clamp(min=0)) / (math.e * self.p)
-        return wall.clamp(max=1) + tail
-
-    def log_mass(
-        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
-    ) -> Float64[Tensor, "batch dim"]:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
-        return (power_integral(left, self.p) + power_integral(right, self.p)).log()
-
-
-@dataclass(frozen=True, init=False)
-class Laplace(ExponentialPower):
-    """The Laplace conditional: exp(-|z_pos - z| / scale) in every factor.
-
-    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
-
-    Attributes:
-        scale: mean absolute displacement before truncation: one number, or one per factor.
-    """
-
-    scale: Scales
-
-    def __init__(self, scale: ScalesLike) -> None:
-        object.__setattr__(self, "scale", per_factor(scale, "scale"))
-
-    @property
-    def power(self) -> float:
-        """The exponent p."""
-        return 1.0
-
-    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
-        """Draw n numbers x without walls, on the generator's device."""
-        return self._at(_symmetric_uniform(n, generator))
-
-    def draw_between(
-        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
-    ) -> Float64[Tensor, "batch dim"]:
-        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
-        return self._at(two_sided_uniform(-torch.expm1(-left), -torch.expm1(-right), generator))
-
-    def _at(self, mass: Tensor) -> Tensor:
-        """Return the x for which the given share of a side's mass is between 0 and x; both are signed like the side."""
-        return mass.abs().neg_().log1p_().copysign_(mass)
-
-    def log_mass(
-        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
-    ) -> Float64[Tensor, "batch dim"]:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
-        return (-torch.expm1(-left) - torch.expm1(-right)).log()
-
-
-_HALF_LOG_PI = 0.5 * math.log(math.pi)
-_SQRT_2 = math.sqrt(2)
-
-
-@dataclass(frozen=True, init=False)
-class Normal(ExponentialPower):
-    """The normal conditional: exp(-(z_pos - z)^2 / (2 sigma^2)) in every factor.
-
-    Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
-
-    Attributes:
-        sigma: standard deviation before truncation, in the latents' unit: one number, or one per factor.
-    """
-
-    sigma: Scales
-
-    def __init__(self, sigma: ScalesLike) -> None:
-        object.__setattr__(self, "sigma", per_factor(sigma, "sigma"))
-
-    @property
-    def power(self) -> float:
-        """The exponent p."""
-        return 2.0
-
-    @property
-    def scales(self) -> Scales:
-        """sqrt(2) sigma: where the density has fallen by a factor of e."""
-        if isinstance(self.sigma, tuple):
-            return tuple(_SQRT_2 * sigma for sigma in self.sigma)
-        return _SQRT_2 * self.sigma
-
-    def draw_between(
-        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"], generator: torch.Generator
-    ) -> Float64[Tensor, "batch dim"]:
-        """Draw x between walls; see :meth:`FactorwiseConditional.draw_between`."""
-        # erf is odd and precise near 0, so both tails and both narrow and wide walls keep their digits.
-        return torch.erfinv(two_sided_uniform(torch.erf(left), torch.erf(right), generator))
-
-    def draw(self, n: int, generator: torch.Generator) -> Float64[Tensor, " {n}"]:
-        """Draw n numbers x without walls, on the generator's device."""
-        return _symmetric_uniform(n, generator).erfinv_()
-
-    def log_mass(
-        self, left: Float64[Tensor, "batch dim"], right: Float64[Tensor, "batch dim"]
-    ) -> Float64[Tensor, "batch dim"]:
-        """Return ln of the integral of exp(-|x|^p) over [-left, right]."""
-        return (torch.erf(left) + torch.erf(right)).log() + (_HALF_LOG_PI - math.log(2))
-
-    def mutual_information(self, space: Space) -> float:
-        """Return the mutual information; on a sphere it is known for one sigma."""
-        self.check(space)
-        if isinstance(space, Sphere) and self.dim is None:
-            return _isotropic_information(self, space)
-        return super().mutual_information(space)
-
-
-_ANGLES = 64
-
-
 def _isotropic_information(conditional: Conditional, space: Sphere) -> float:
     """Integrate over the angle to the anchor: where the density depends on it alone, positives are uniform."""
     n = space.dim
@@ -383,5 +381,7 @@ def _isotropic_information(conditional: Conditional, space: Sphere) -> float:
 
 
 CONDITIONALS.register("normal", Normal)
+
 CONDITIONALS.register("laplace", Laplace)
+
 CONDITIONALS.register("generalized_normal", GeneralizedNormal)

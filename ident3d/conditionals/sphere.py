@@ -35,6 +35,232 @@ __all__ = [
     "sample_fisher_bingham",
 ]
 
+
+@dataclass(frozen=True, init=False)
+class VonMisesFisher(Conditional):
+    """The von Mises-Fisher conditional: exp(kappa cos(angle between z_pos and z)) on a sphere.
+
+    Around each anchor it is the same, so with a uniform marginal the positives are uniform too.
+
+    Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 2; the sampler is
+    Wood, "Simulation of the von Mises-Fisher distribution", 1994, written so that a large kappa loses no digits.
+
+    Attributes:
+        kappa: the concentration, 0 (uniform) or larger. It multiplies the cosine, whatever the sphere's radius.
+    """
+
+    spaces: ClassVar[tuple[type[Space], ...]] = (Sphere,)
+
+    kappa: float
+
+    def __init__(self, kappa: float) -> None:
+        object.__setattr__(self, "kappa", positive(kappa, "kappa", or_zero=True))
+
+    def displacement_std(self, space: Space) -> tuple[float, ...]:
+        """Return the standard deviation of z_pos - z for every coordinate, over uniform anchors."""
+        self.check(space)
+        square = 2 * mean_fall(self.kappa, space.dim) / space.dim
+        return (cast("Sphere", space).radius * math.sqrt(square),) * space.dim
+
+    def sample_unchecked(
+        self,
+        z: Float64[Tensor, "batch dim"],
+        space: Space,  # noqa: ARG002 - scaled later
+        generator: torch.Generator,
+    ) -> Float64[Tensor, "batch dim"]:
+        """Draw positives exactly, by rejection; see :meth:`Conditional.sample_unchecked`."""
+        pole = torch.nn.functional.normalize(z, dim=-1)
+        fall = self._one_minus_cosine(pole, generator).unsqueeze(-1)
+        noise = torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
+        tangent = torch.nn.functional.normalize(noise - (noise * pole).sum(-1, keepdim=True) * pole, dim=-1)
+        return pole - fall * pole + (fall * (2 - fall)).sqrt() * tangent
+
+    def _one_minus_cosine(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw 1 - cos(angle to the anchor) for each row of z: (B,) float64. Over 60% of the proposals are kept."""
+        n = z.shape[-1]
+        b = (n - 1) / (2 * self.kappa + math.sqrt(4 * self.kappa**2 + (n - 1) ** 2))
+        x, gap = (1 - b) / (1 + b), 2 * b / (1 + b)  # the envelope's mode, and 1 minus it
+        at_mode = -self.kappa * gap + (n - 1) * math.log(4 * b / (1 + b) ** 2)
+
+        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
+            # The first coordinate of a uniform point on the sphere is 2 beta - 1, beta ~ Beta((n-1)/2, (n-1)/2).
+            point = torch.randn(len(rows), n, dtype=z.dtype, device=z.device, generator=generator)
+            beta = (1 + torch.nn.functional.normalize(point, dim=-1)[:, 0]) / 2
+            fall = 2 * b * beta / (1 - (1 - b) * beta)
+            return fall, -self.kappa * fall + (n - 1) * (gap + x * fall).log() - at_mode
+
+        return draw_by_rejection(z[:, 0], propose, generator).clamp_(max=2)
+
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
+        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
+        radius = cast("Sphere", space).radius
+        fall = ((z_pos - z) / radius).square().sum(-1) / 2  # 1 - cosine, without subtracting like from like
+        return (
+            -self.kappa * fall
+            - log_normaliser_von_mises_fisher(self.kappa, space.dim)
+            - (space.dim - 1) * math.log(radius)
+        )
+
+    def mutual_information(self, space: Space) -> float:
+        """Return the mutual information, in closed form; see :meth:`Conditional.mutual_information`."""
+        self.check(space)
+        return _von_mises_fisher_information(self.kappa, space.dim)
+
+
+_SMALLEST = 1e-280  # below it a scaled Bessel function has lost digits
+_ASYMPTOTIC, _HANKEL_TERMS = 4, 16  # from kappa = 4 n^2 on, each term is below a sixteenth of the one before
+_LARGEST = 1e9  # above it scipy's gives up, and two terms of its asymptotic series are exact to rounding
+
+
+def log_normaliser_von_mises_fisher(kappa: float, n: int) -> float:
+    """Return ln of the integral of exp(kappa (cos - 1)) over the unit sphere of R^n."""
+    from scipy import special  # here, because nothing that is drawn needs it
+
+    order = n / 2 - 1
+    bessel = _scaled_bessel(order, kappa)
+    if kappa > 0 and bessel > _SMALLEST:
+        return n / 2 * math.log(2 * math.pi) + math.log(bessel) - order * math.log(kappa)
+    # Where the Bessel function vanishes, its ratio to its first term, which makes the sphere's volume, does not.
+    return Sphere(n).log_volume + math.log(special.hyp0f1(n / 2, kappa**2 / 4)) - kappa
+
+
+def mean_cosine(kappa: float, n: int) -> float:
+    """Return the mean cosine of the angle between anchor and positive, I_(n/2)(kappa) / I_(n/2-1)(kappa)."""
+    lower = _scaled_bessel(n / 2 - 1, kappa)
+    if lower > _SMALLEST:
+        return _scaled_bessel(n / 2, kappa) / lower
+    ratio = 0.0
+    for order in range(n // 2 + 200, 0, -1):  # the continued fraction of the ratio, from its tail
+        ratio = kappa / (n + 2 * (order - 1) + kappa * ratio)
+    return ratio
+
+
+def mean_fall(kappa: float, n: int) -> float:
+    """Return 1 minus :func:`mean_cosine`, to rounding also where the cosine is 1 to all its digits."""
+    if kappa < _ASYMPTOTIC * n**2:
+        return 1 - mean_cosine(kappa, n)
+    # Hankel's series of both Bessel functions; subtracting it term by term loses nothing, for its first term is 1.
+    lower, upper = n / 2 - 1, n / 2
+    term, next_term, bottom, difference = 1.0, 1.0, 1.0, 0.0
+    for k in range(1, _HANKEL_TERMS):
+        term *= -(4 * lower**2 - (2 * k - 1) ** 2) / (8 * k * kappa)
+        next_term *= -(4 * upper**2 - (2 * k - 1) ** 2) / (8 * k * kappa)
+        bottom += term
+        difference += term - next_term
+    return difference / bottom
+
+
+def _scaled_bessel(order: float, kappa: float) -> float:
+    """Return exp(-kappa) I_order(kappa)."""
+    from scipy import special  # here, because nothing that is drawn needs it
+
+    if kappa > _LARGEST:
+        return math.exp(-(4 * order**2 - 1) / (8 * kappa)) / math.sqrt(2 * math.pi * kappa)
+    return float(special.ive(order, kappa))
+
+
+def _von_mises_fisher_information(kappa: float, n: int) -> float:
+    """Return kappa A + ln C + ln |S|: the positive is uniform, and A is the mean cosine."""
+    return Sphere(n).log_volume - kappa * mean_fall(kappa, n) - log_normaliser_von_mises_fisher(kappa, n)
+
+
+_ANCHORS = 4096
+
+
+@dataclass(frozen=True, init=False)
+class AnisotropicNormal(Conditional):
+    """The conditional exp(-(z_pos - z)^T Lambda (z_pos - z)) with a diagonal Lambda, without a factor 1/2.
+
+    A large precision makes a factor content (it changes little within a pair), a small one makes it style. On a sphere
+    the density is that formula, normalised on the sphere, and it is sampled exactly. On a box and on the unbounded
+    space it is :class:`Normal` with sigma = 1 / sqrt(2 Lambda).
+
+    The authors' code has a factor 1/2: its "25 and 5" are 12.5 and 2.5 here. It also samples from a thin shell around
+    the sphere, which is close to this density but not equal to it.
+
+    Reference: "InfoNCE: Identifying the Gap Between Theory and Practice" (AnInfoNCE).
+
+    Attributes:
+        precision: the diagonal of Lambda: one number, or one per factor.
+    """
+
+    spaces: ClassVar[tuple[type[Space], ...]] = (Sphere, Box, Unbounded)
+
+    precision: Scales
+
+    def __init__(self, precision: ScalesLike) -> None:
+        object.__setattr__(self, "precision", per_factor(precision, "precision"))
+
+    @property
+    def dim(self) -> int | None:
+        """The number of factors that the precision is given for; None where it is one number."""
+        return len(self.precision) if isinstance(self.precision, tuple) else None
+
+    def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
+        """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
+        self.check(space)
+        return super().coordinates(space) if isinstance(space, Sphere) else self._normal.coordinates(space)
+
+    def displacement_std(self, space: Space) -> tuple[float, ...]:
+        """Return the standard deviation of z_pos - z for every factor, over uniform anchors.
+
+        On a sphere it is exact for each anchor and averaged over the same 4,096 anchors in every call, which
+        leaves an error of some 0.3%.
+        """
+        self.check(space)
+        if not isinstance(space, Sphere):
+            return self._normal.displacement_std(space)
+        anchors = Sphere(space.dim).uniform(_ANCHORS, torch_generator(0, "conditionals/displacement"))
+        precision = self.on_unit_sphere(space, anchors.device)
+        squares = mean_square_displacement(anchors, precision).mean(0)
+        return tuple((space.radius * squares.sqrt()).tolist())
+
+    @property
+    def _normal(self) -> Normal:
+        if isinstance(self.precision, tuple):
+            return Normal([1 / math.sqrt(2 * precision) for precision in self.precision])
+        return Normal(1 / math.sqrt(2 * self.precision))
+
+    def on_unit_sphere(self, space: Sphere, device: torch.device) -> Float64[Tensor, " {space.dim}"]:
+        """Return the diagonal of the Lambda that gives the same density on the unit sphere."""
+        return (as_tensor(self.precision, device) * space.radius**2).expand(space.dim)
+
+    def sample_unchecked(
+        self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
+    ) -> Float64[Tensor, "batch dim"]:
+        """Draw positives exactly, by rejection on a sphere; see :meth:`Conditional.sample_unchecked`."""
+        if not isinstance(space, Sphere):
+            return self._normal.sample_unchecked(z, space, generator)
+        return sample_fisher_bingham(z / space.radius, self.on_unit_sphere(space, z.device), generator)
+
+    def log_prob_unchecked(
+        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
+    ) -> Float64[Tensor, " batch"]:
+        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
+        if not isinstance(space, Sphere):
+            return self._normal.log_prob_unchecked(z_pos, z, space)
+        precision = self.on_unit_sphere(space, z.device)
+        distance = (((z_pos - z) / space.radius).square() * precision).sum(-1)
+        surface = (space.dim - 1) * math.log(space.radius)
+        return -distance - log_normaliser(z / space.radius, precision) - surface
+
+    def mutual_information(self, space: Space) -> float:
+        """Return the mutual information; see :meth:`Conditional.mutual_information`.
+
+        On a sphere it is an average, over anchors that are the same in every call, of what is exact for each of them;
+        its standard error is below 0.001 nats at the papers' settings.
+        """
+        self.check(space)
+        if not isinstance(space, Sphere):
+            return super().mutual_information(space)
+        precision = self.on_unit_sphere(space, torch.device("cpu"))
+        if bool((precision == precision[0]).all()):
+            return _von_mises_fisher_information(2 * float(precision[0]), space.dim)
+        return _anisotropic_information(precision)
+
+
 _NEWTON_STEPS = 12
 _CONVERGED = 1e-15
 _CONTOUR_NODES = 64
@@ -222,101 +448,6 @@ def _shift(z: Tensor, precision: Tensor, slack: Tensor) -> Tensor:
     return shift
 
 
-_ANCHORS = 4096
-
-
-@dataclass(frozen=True, init=False)
-class AnisotropicNormal(Conditional):
-    """The conditional exp(-(z_pos - z)^T Lambda (z_pos - z)) with a diagonal Lambda, without a factor 1/2.
-
-    A large precision makes a factor content (it changes little within a pair), a small one makes it style. On a sphere
-    the density is that formula, normalised on the sphere, and it is sampled exactly. On a box and on the unbounded
-    space it is :class:`Normal` with sigma = 1 / sqrt(2 Lambda).
-
-    The authors' code has a factor 1/2: its "25 and 5" are 12.5 and 2.5 here. It also samples from a thin shell around
-    the sphere, which is close to this density but not equal to it.
-
-    Reference: "InfoNCE: Identifying the Gap Between Theory and Practice" (AnInfoNCE).
-
-    Attributes:
-        precision: the diagonal of Lambda: one number, or one per factor.
-    """
-
-    spaces: ClassVar[tuple[type[Space], ...]] = (Sphere, Box, Unbounded)
-
-    precision: Scales
-
-    def __init__(self, precision: ScalesLike) -> None:
-        object.__setattr__(self, "precision", per_factor(precision, "precision"))
-
-    @property
-    def dim(self) -> int | None:
-        """The number of factors that the precision is given for; None where it is one number."""
-        return len(self.precision) if isinstance(self.precision, tuple) else None
-
-    def coordinates(self, space: Space) -> tuple[Coordinate, ...]:
-        """Return the law of each factor; ValueError on a sphere, where factors are not independent."""
-        self.check(space)
-        return super().coordinates(space) if isinstance(space, Sphere) else self._normal.coordinates(space)
-
-    def displacement_std(self, space: Space) -> tuple[float, ...]:
-        """Return the standard deviation of z_pos - z for every factor, over uniform anchors.
-
-        On a sphere it is exact for each anchor and averaged over the same 4,096 anchors in every call, which
-        leaves an error of some 0.3%.
-        """
-        self.check(space)
-        if not isinstance(space, Sphere):
-            return self._normal.displacement_std(space)
-        anchors = Sphere(space.dim).uniform(_ANCHORS, torch_generator(0, "conditionals/displacement"))
-        precision = self.on_unit_sphere(space, anchors.device)
-        squares = mean_square_displacement(anchors, precision).mean(0)
-        return tuple((space.radius * squares.sqrt()).tolist())
-
-    @property
-    def _normal(self) -> Normal:
-        if isinstance(self.precision, tuple):
-            return Normal([1 / math.sqrt(2 * precision) for precision in self.precision])
-        return Normal(1 / math.sqrt(2 * self.precision))
-
-    def on_unit_sphere(self, space: Sphere, device: torch.device) -> Float64[Tensor, " {space.dim}"]:
-        """Return the diagonal of the Lambda that gives the same density on the unit sphere."""
-        return (as_tensor(self.precision, device) * space.radius**2).expand(space.dim)
-
-    def sample_unchecked(
-        self, z: Float64[Tensor, "batch dim"], space: Space, generator: torch.Generator
-    ) -> Float64[Tensor, "batch dim"]:
-        """Draw positives exactly, by rejection on a sphere; see :meth:`Conditional.sample_unchecked`."""
-        if not isinstance(space, Sphere):
-            return self._normal.sample_unchecked(z, space, generator)
-        return sample_fisher_bingham(z / space.radius, self.on_unit_sphere(space, z.device), generator)
-
-    def log_prob_unchecked(
-        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
-    ) -> Float64[Tensor, " batch"]:
-        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
-        if not isinstance(space, Sphere):
-            return self._normal.log_prob_unchecked(z_pos, z, space)
-        precision = self.on_unit_sphere(space, z.device)
-        distance = (((z_pos - z) / space.radius).square() * precision).sum(-1)
-        surface = (space.dim - 1) * math.log(space.radius)
-        return -distance - log_normaliser(z / space.radius, precision) - surface
-
-    def mutual_information(self, space: Space) -> float:
-        """Return the mutual information; see :meth:`Conditional.mutual_information`.
-
-        On a sphere it is an average, over anchors that are the same in every call, of what is exact for each of them;
-        its standard error is below 0.001 nats at the papers' settings.
-        """
-        self.check(space)
-        if not isinstance(space, Sphere):
-            return super().mutual_information(space)
-        precision = self.on_unit_sphere(space, torch.device("cpu"))
-        if bool((precision == precision[0]).all()):
-            return _von_mises_fisher_information(2 * float(precision[0]), space.dim)
-        return _anisotropic_information(precision)
-
-
 _MARGINAL_ANCHORS = 1024
 _PARTNERS = 8
 _ROWS = 256
@@ -361,136 +492,8 @@ def _divergence(z: Tensor, precision: Tensor, generator: torch.Generator) -> flo
     return max(0.0, float((r * r.log() - r + 1 - noise).mean()))
 
 
-_SMALLEST = 1e-280  # below it a scaled Bessel function has lost digits
-_ASYMPTOTIC, _HANKEL_TERMS = 4, 16  # from kappa = 4 n^2 on, each term is below a sixteenth of the one before
-_LARGEST = 1e9  # above it scipy's gives up, and two terms of its asymptotic series are exact to rounding
-
-
-@dataclass(frozen=True, init=False)
-class VonMisesFisher(Conditional):
-    """The von Mises-Fisher conditional: exp(kappa cos(angle between z_pos and z)) on a sphere.
-
-    Around each anchor it is the same, so with a uniform marginal the positives are uniform too.
-
-    Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 2; the sampler is
-    Wood, "Simulation of the von Mises-Fisher distribution", 1994, written so that a large kappa loses no digits.
-
-    Attributes:
-        kappa: the concentration, 0 (uniform) or larger. It multiplies the cosine, whatever the sphere's radius.
-    """
-
-    spaces: ClassVar[tuple[type[Space], ...]] = (Sphere,)
-
-    kappa: float
-
-    def __init__(self, kappa: float) -> None:
-        object.__setattr__(self, "kappa", positive(kappa, "kappa", or_zero=True))
-
-    def displacement_std(self, space: Space) -> tuple[float, ...]:
-        """Return the standard deviation of z_pos - z for every coordinate, over uniform anchors."""
-        self.check(space)
-        square = 2 * mean_fall(self.kappa, space.dim) / space.dim
-        return (cast("Sphere", space).radius * math.sqrt(square),) * space.dim
-
-    def sample_unchecked(
-        self,
-        z: Float64[Tensor, "batch dim"],
-        space: Space,  # noqa: ARG002 - scaled later
-        generator: torch.Generator,
-    ) -> Float64[Tensor, "batch dim"]:
-        """Draw positives exactly, by rejection; see :meth:`Conditional.sample_unchecked`."""
-        pole = torch.nn.functional.normalize(z, dim=-1)
-        fall = self._one_minus_cosine(pole, generator).unsqueeze(-1)
-        noise = torch.randn(z.shape, dtype=z.dtype, device=z.device, generator=generator)
-        tangent = torch.nn.functional.normalize(noise - (noise * pole).sum(-1, keepdim=True) * pole, dim=-1)
-        return pole - fall * pole + (fall * (2 - fall)).sqrt() * tangent
-
-    def _one_minus_cosine(self, z: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw 1 - cos(angle to the anchor) for each row of z: (B,) float64. Over 60% of the proposals are kept."""
-        n = z.shape[-1]
-        b = (n - 1) / (2 * self.kappa + math.sqrt(4 * self.kappa**2 + (n - 1) ** 2))
-        x, gap = (1 - b) / (1 + b), 2 * b / (1 + b)  # the envelope's mode, and 1 minus it
-        at_mode = -self.kappa * gap + (n - 1) * math.log(4 * b / (1 + b) ** 2)
-
-        def propose(rows: Tensor) -> tuple[Tensor, Tensor]:
-            # The first coordinate of a uniform point on the sphere is 2 beta - 1, beta ~ Beta((n-1)/2, (n-1)/2).
-            point = torch.randn(len(rows), n, dtype=z.dtype, device=z.device, generator=generator)
-            beta = (1 + torch.nn.functional.normalize(point, dim=-1)[:, 0]) / 2
-            fall = 2 * b * beta / (1 - (1 - b) * beta)
-            return fall, -self.kappa * fall + (n - 1) * (gap + x * fall).log() - at_mode
-
-        return draw_by_rejection(z[:, 0], propose, generator).clamp_(max=2)
-
-    def log_prob_unchecked(
-        self, z_pos: Float64[Tensor, "batch dim"], z: Float64[Tensor, "batch dim"], space: Space
-    ) -> Float64[Tensor, " batch"]:
-        """Return log densities; see :meth:`Conditional.log_prob_unchecked`."""
-        radius = cast("Sphere", space).radius
-        fall = ((z_pos - z) / radius).square().sum(-1) / 2  # 1 - cosine, without subtracting like from like
-        return (
-            -self.kappa * fall
-            - log_normaliser_von_mises_fisher(self.kappa, space.dim)
-            - (space.dim - 1) * math.log(radius)
-        )
-
-    def mutual_information(self, space: Space) -> float:
-        """Return the mutual information, in closed form; see :meth:`Conditional.mutual_information`."""
-        self.check(space)
-        return _von_mises_fisher_information(self.kappa, space.dim)
-
-
-def _von_mises_fisher_information(kappa: float, n: int) -> float:
-    """Return kappa A + ln C + ln |S|: the positive is uniform, and A is the mean cosine."""
-    return Sphere(n).log_volume - kappa * mean_fall(kappa, n) - log_normaliser_von_mises_fisher(kappa, n)
-
-
-def log_normaliser_von_mises_fisher(kappa: float, n: int) -> float:
-    """Return ln of the integral of exp(kappa (cos - 1)) over the unit sphere of R^n."""
-    from scipy import special  # here, because nothing that is drawn needs it
-
-    order = n / 2 - 1
-    bessel = _scaled_bessel(order, kappa)
-    if kappa > 0 and bessel > _SMALLEST:
-        return n / 2 * math.log(2 * math.pi) + math.log(bessel) - order * math.log(kappa)
-    # Where the Bessel function vanishes, its ratio to its first term, which makes the sphere's volume, does not.
-    return Sphere(n).log_volume + math.log(special.hyp0f1(n / 2, kappa**2 / 4)) - kappa
-
-
-def mean_cosine(kappa: float, n: int) -> float:
-    """Return the mean cosine of the angle between anchor and positive, I_(n/2)(kappa) / I_(n/2-1)(kappa)."""
-    lower = _scaled_bessel(n / 2 - 1, kappa)
-    if lower > _SMALLEST:
-        return _scaled_bessel(n / 2, kappa) / lower
-    ratio = 0.0
-    for order in range(n // 2 + 200, 0, -1):  # the continued fraction of the ratio, from its tail
-        ratio = kappa / (n + 2 * (order - 1) + kappa * ratio)
-    return ratio
-
-
-def mean_fall(kappa: float, n: int) -> float:
-    """Return 1 minus :func:`mean_cosine`, to rounding also where the cosine is 1 to all its digits."""
-    if kappa < _ASYMPTOTIC * n**2:
-        return 1 - mean_cosine(kappa, n)
-    # Hankel's series of both Bessel functions; subtracting it term by term loses nothing, for its first term is 1.
-    lower, upper = n / 2 - 1, n / 2
-    term, next_term, bottom, difference = 1.0, 1.0, 1.0, 0.0
-    for k in range(1, _HANKEL_TERMS):
-        term *= -(4 * lower**2 - (2 * k - 1) ** 2) / (8 * k * kappa)
-        next_term *= -(4 * upper**2 - (2 * k - 1) ** 2) / (8 * k * kappa)
-        bottom += term
-        difference += term - next_term
-    return difference / bottom
-
-
-def _scaled_bessel(order: float, kappa: float) -> float:
-    """Return exp(-kappa) I_order(kappa)."""
-    from scipy import special  # here, because nothing that is drawn needs it
-
-    if kappa > _LARGEST:
-        return math.exp(-(4 * order**2 - 1) / (8 * kappa)) / math.sqrt(2 * math.pi * kappa)
-    return float(special.ive(order, kappa))
-
-
 CONDITIONALS.register("von_mises_fisher", VonMisesFisher)
+
 CONDITIONALS.register("vmf", VonMisesFisher)
+
 CONDITIONALS.register("anisotropic_normal", AnisotropicNormal)

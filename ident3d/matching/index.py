@@ -21,89 +21,16 @@ from ident3d.registry import Registry
 
 __all__ = ["BACKENDS", "PairIndex", "check_index", "check_options", "nearest_candidate", "nearest_of_all"]
 
+_RECALL_QUERIES = 1000
+
+_DISTANCES_AT_ONCE = 1 << 22  # an exhaustive search holds this many float64 distances
+
+_Array = npt.NDArray[Any]
+
 BACKENDS: Registry[type[Backend]] = Registry(
     "backend", {"exact": CellBackend, "torch": TorchBackend, "ivf": IvfBackend, "hnsw": HnswBackend}
 )
 """The backends of the pair index, by name; see :mod:`ident3d.matching` for which to choose."""
-
-
-def check_options(backend: str, device: torch.device | str, threads: int | None, effort: int | None) -> Options:
-    """Return how a backend is to run, before anything is built.
-
-    Raises:
-        TypeError: if device, threads or effort are of another type.
-        ValueError: if there is no such backend, it does not run on this device, threads or effort are below 1, or an
-            effort is asked of a backend that always looks at everything.
-    """
-    kind = BACKENDS.find(backend if isinstance(backend, str) else repr(backend))
-    for what, number in (("threads", threads), ("effort", effort)):
-        if number is not None:
-            check_count(number, what, 1)
-    if effort is not None and kind.is_exact:
-        approximate = " or ".join(name for name, other in BACKENDS.items() if not other.is_exact)
-        raise ValueError(f"backend={backend!r} is exact, whatever the effort: leave it out, or choose {approximate}")
-    return Options(kind.check_device(device), threads, effort)
-
-
-_DISTANCES_AT_ONCE = 1 << 22  # an exhaustive search holds this many float64 distances
-
-
-def nearest_candidate(
-    points: Points,
-    queries: Float32[Tensor, "queries dim"],
-    candidates: Int64[Tensor, "queries candidates"],
-    exclude: Int64[Tensor, " queries"] | None,
-) -> tuple[Int64[Tensor, " queries"], Float64[Tensor, " queries"]]:
-    """Return the nearest candidate of each query.
-
-    Args:
-        points: the points.
-        queries: in the metric of the points.
-        candidates: points, -1 for none.
-        exclude: ids that are no answer, or None.
-
-    Returns:
-        Ids, -1 where no candidate is left, and squared distances.
-    """
-    ids = points.answers(candidates, exclude)
-    squared = _squared_distances(points.coordinates[candidates], queries[:, None])
-    return _lowest(ids, squared.masked_fill(ids < 0, torch.inf))
-
-
-def nearest_of_all(
-    points: Points, queries: Float32[Tensor, "queries dim"], exclude: Int64[Tensor, " queries"] | None
-) -> tuple[Int64[Tensor, " queries"], Float64[Tensor, " queries"]]:
-    """Return the nearest point of each query by looking at all of them; see :func:`nearest_candidate`."""
-    every = torch.arange(len(points), device=queries.device)
-    rows = max(1, _DISTANCES_AT_ONCE // len(points))
-    ids = torch.empty(len(queries), dtype=torch.int64, device=queries.device)
-    squared = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
-    for start in range(0, len(queries), rows):
-        part = slice(start, start + rows)
-        found = points.answers(every.expand(len(queries[part]), -1), None if exclude is None else exclude[part])
-        distances = _squared_distances(points.coordinates, queries[part, None])
-        ids[part], squared[part] = _lowest(found, distances.masked_fill(found < 0, torch.inf))
-    return ids, squared
-
-
-def _squared_distances(points: Tensor, queries: Tensor) -> Tensor:
-    """Sum over the last axis column by column: one order of additions, whatever the shapes and the device."""
-    total = torch.zeros((), dtype=torch.float64, device=queries.device)
-    for column in range(queries.shape[-1]):
-        difference = points[..., column].double() - queries[..., column].double()
-        total = total + difference * difference
-    return total
-
-
-def _lowest(ids: Tensor, squared: Tensor) -> tuple[Tensor, Tensor]:
-    least = squared.min(dim=1).values
-    tied = ids.masked_fill(squared != least[:, None], torch.iinfo(torch.int64).max).min(dim=1).values
-    return torch.where(least.isinf(), -1, tied), least
-
-
-_RECALL_QUERIES = 1000
-
-_Array = npt.NDArray[Any]
 
 
 class PairIndex:
@@ -283,6 +210,24 @@ class PairIndex:
         return self.device if self._backend.takes_tensors_of_device else torch.device("cpu")
 
 
+def check_options(backend: str, device: torch.device | str, threads: int | None, effort: int | None) -> Options:
+    """Return how a backend is to run, before anything is built.
+
+    Raises:
+        TypeError: if device, threads or effort are of another type.
+        ValueError: if there is no such backend, it does not run on this device, threads or effort are below 1, or an
+            effort is asked of a backend that always looks at everything.
+    """
+    kind = BACKENDS.find(backend if isinstance(backend, str) else repr(backend))
+    for what, number in (("threads", threads), ("effort", effort)):
+        if number is not None:
+            check_count(number, what, 1)
+    if effort is not None and kind.is_exact:
+        approximate = " or ".join(name for name, other in BACKENDS.items() if not other.is_exact)
+        raise ValueError(f"backend={backend!r} is exact, whatever the effort: leave it out, or choose {approximate}")
+    return Options(kind.check_device(device), threads, effort)
+
+
 def check_index(index: Any, latents: Tensor) -> None:
     """Check that an index can match targets to the given (N, d) latents.
 
@@ -312,3 +257,56 @@ def _find(points: Points, backend: Backend, queries: Tensor, exclude: Tensor | N
         left = ~settled
         ids[left], squared[left] = nearest_of_all(points, queries[left], None if exclude is None else exclude[left])
     return ids, squared
+
+
+def nearest_candidate(
+    points: Points,
+    queries: Float32[Tensor, "queries dim"],
+    candidates: Int64[Tensor, "queries candidates"],
+    exclude: Int64[Tensor, " queries"] | None,
+) -> tuple[Int64[Tensor, " queries"], Float64[Tensor, " queries"]]:
+    """Return the nearest candidate of each query.
+
+    Args:
+        points: the points.
+        queries: in the metric of the points.
+        candidates: points, -1 for none.
+        exclude: ids that are no answer, or None.
+
+    Returns:
+        Ids, -1 where no candidate is left, and squared distances.
+    """
+    ids = points.answers(candidates, exclude)
+    squared = _squared_distances(points.coordinates[candidates], queries[:, None])
+    return _lowest(ids, squared.masked_fill(ids < 0, torch.inf))
+
+
+def nearest_of_all(
+    points: Points, queries: Float32[Tensor, "queries dim"], exclude: Int64[Tensor, " queries"] | None
+) -> tuple[Int64[Tensor, " queries"], Float64[Tensor, " queries"]]:
+    """Return the nearest point of each query by looking at all of them; see :func:`nearest_candidate`."""
+    every = torch.arange(len(points), device=queries.device)
+    rows = max(1, _DISTANCES_AT_ONCE // len(points))
+    ids = torch.empty(len(queries), dtype=torch.int64, device=queries.device)
+    squared = torch.empty(len(queries), dtype=torch.float64, device=queries.device)
+    for start in range(0, len(queries), rows):
+        part = slice(start, start + rows)
+        found = points.answers(every.expand(len(queries[part]), -1), None if exclude is None else exclude[part])
+        distances = _squared_distances(points.coordinates, queries[part, None])
+        ids[part], squared[part] = _lowest(found, distances.masked_fill(found < 0, torch.inf))
+    return ids, squared
+
+
+def _squared_distances(points: Tensor, queries: Tensor) -> Tensor:
+    """Sum over the last axis column by column: one order of additions, whatever the shapes and the device."""
+    total = torch.zeros((), dtype=torch.float64, device=queries.device)
+    for column in range(queries.shape[-1]):
+        difference = points[..., column].double() - queries[..., column].double()
+        total = total + difference * difference
+    return total
+
+
+def _lowest(ids: Tensor, squared: Tensor) -> tuple[Tensor, Tensor]:
+    least = squared.min(dim=1).values
+    tied = ids.masked_fill(squared != least[:, None], torch.iinfo(torch.int64).max).min(dim=1).values
+    return torch.where(least.isinf(), -1, tied), least

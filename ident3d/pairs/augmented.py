@@ -13,58 +13,6 @@ from ident3d.pairs.stream import PairBatch, PairData, StoredPairs
 
 __all__ = ["CHANGES", "AugmentedPairs", "SimCLRViews", "brightness", "contrast", "hue", "luminance", "saturation"]
 
-
-def luminance(images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 1 height width"]:
-    """Return the grey value, weighted as in ITU-R 601."""
-    weights = images.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
-    return (images * weights).sum(dim=1, keepdim=True)
-
-
-def brightness(
-    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
-) -> Float[Tensor, "batch 3 height width"]:
-    """Multiply every value by ``factor``."""
-    return _blend(images, torch.zeros_like(images), factor)
-
-
-def contrast(
-    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
-) -> Float[Tensor, "batch 3 height width"]:
-    """Scale values about the image's mean grey by ``factor``."""
-    return _blend(images, luminance(images).mean(dim=(1, 2, 3), keepdim=True), factor)
-
-
-def saturation(
-    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
-) -> Float[Tensor, "batch 3 height width"]:
-    """Scale values about the pixel's grey by ``factor``."""
-    return _blend(images, luminance(images), factor)
-
-
-def hue(
-    images: Float[Tensor, "batch 3 height width"], turn: Float[Tensor, "batch 1 1 1"]
-) -> Float[Tensor, "batch 3 height width"]:
-    """Turn the hue of every pixel by ``turn``, in turns of the circle, keeping HSV saturation and value."""
-    value, brightest = images.max(dim=1, keepdim=True)
-    chroma = value - images.amin(dim=1, keepdim=True)
-    red, green, blue = images[:, 0:1], images[:, 1:2], images[:, 2:3]
-    # Sixths of a turn, counted from the brightest channel.
-    offsets = torch.cat([green - blue, blue - red, red - green], dim=1).gather(1, brightest)
-    sextant = offsets / chroma.clamp(min=torch.finfo(images.dtype).tiny) + 2 * brightest + 6 * turn
-    # A channel falls from full to nothing between one and two sixths of a turn away from its own hue.
-    own = images.new_tensor([5.0, 3.0, 1.0])[:, None, None]
-    distance = (own + sextant) % 6
-    return value - chroma * torch.minimum(distance, 4 - distance).clamp(0, 1)
-
-
-def _blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
-    return (factor * images + (1 - factor) * other).clamp(0, 1)
-
-
-CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
-"""The changes of SimCLR's colour jitter."""
-
-
 _TRIES = 10
 
 
@@ -162,38 +110,6 @@ class SimCLRViews:
         return torch.where(grey[:, None, None, None], luminance(views), views)
 
 
-def _unit(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, dtype=torch.float32, device=generator.device, generator=generator)
-
-
-def _uniform(shape: tuple[int, ...], bounds: tuple[float, float], generator: torch.Generator) -> Tensor:
-    empty = torch.empty(shape, dtype=torch.float32, device=generator.device)
-    return empty.uniform_(*bounds, generator=generator)
-
-
-def crop_and_resize(
-    images: Float[Tensor, "batch 3 height width"], boxes: Int64[Tensor, "batch 4"]
-) -> Float[Tensor, "batch 3 height width"]:
-    """Cut a box out of each image and resize it to the image's size, bilinearly.
-
-    Args:
-        images: the images.
-        boxes: top, left, height and width in pixels; crops are never shrunk, so nothing aliases.
-    """
-    axes = []
-    for axis, size in enumerate(images.shape[2:]):
-        start, extent = boxes[:, axis, None], boxes[:, axis + 2, None]
-        centre = (torch.arange(size, dtype=images.dtype, device=boxes.device) + 0.5) * extent / size - 0.5
-        inside = start + centre.clamp(
-            min=torch.zeros_like(extent), max=extent - 1
-        )  # the crop's edge, not what is beyond
-        axes.append(2 * inside / max(size - 1, 1) - 1)
-    rows, columns = axes
-    height, width = images.shape[2:]
-    grid = torch.stack([columns[:, None].expand(-1, height, -1), rows[:, :, None].expand(-1, -1, width)], dim=3)
-    return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode="border", align_corners=True)
-
-
 class AugmentedPairs(StoredPairs):
     """Two views of one image as a positive pair: the paper's comparison to learning without knowing the latents.
 
@@ -238,3 +154,86 @@ class AugmentedPairs(StoredPairs):
         return PairBatch(
             self.views(images, generator), self.views(images, generator), z, z.clone(), ids, ids.clone(), number
         )
+
+
+def _unit(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, dtype=torch.float32, device=generator.device, generator=generator)
+
+
+def _uniform(shape: tuple[int, ...], bounds: tuple[float, float], generator: torch.Generator) -> Tensor:
+    empty = torch.empty(shape, dtype=torch.float32, device=generator.device)
+    return empty.uniform_(*bounds, generator=generator)
+
+
+def crop_and_resize(
+    images: Float[Tensor, "batch 3 height width"], boxes: Int64[Tensor, "batch 4"]
+) -> Float[Tensor, "batch 3 height width"]:
+    """Cut a box out of each image and resize it to the image's size, bilinearly.
+
+    Args:
+        images: the images.
+        boxes: top, left, height and width in pixels; crops are never shrunk, so nothing aliases.
+    """
+    axes = []
+    for axis, size in enumerate(images.shape[2:]):
+        start, extent = boxes[:, axis, None], boxes[:, axis + 2, None]
+        centre = (torch.arange(size, dtype=images.dtype, device=boxes.device) + 0.5) * extent / size - 0.5
+        inside = start + centre.clamp(
+            min=torch.zeros_like(extent), max=extent - 1
+        )  # the crop's edge, not what is beyond
+        axes.append(2 * inside / max(size - 1, 1) - 1)
+    rows, columns = axes
+    height, width = images.shape[2:]
+    grid = torch.stack([columns[:, None].expand(-1, height, -1), rows[:, :, None].expand(-1, -1, width)], dim=3)
+    return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode="border", align_corners=True)
+
+
+def luminance(images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 1 height width"]:
+    """Return the grey value, weighted as in ITU-R 601."""
+    weights = images.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
+    return (images * weights).sum(dim=1, keepdim=True)
+
+
+def brightness(
+    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
+    """Multiply every value by ``factor``."""
+    return _blend(images, torch.zeros_like(images), factor)
+
+
+def contrast(
+    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
+    """Scale values about the image's mean grey by ``factor``."""
+    return _blend(images, luminance(images).mean(dim=(1, 2, 3), keepdim=True), factor)
+
+
+def saturation(
+    images: Float[Tensor, "batch 3 height width"], factor: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
+    """Scale values about the pixel's grey by ``factor``."""
+    return _blend(images, luminance(images), factor)
+
+
+def hue(
+    images: Float[Tensor, "batch 3 height width"], turn: Float[Tensor, "batch 1 1 1"]
+) -> Float[Tensor, "batch 3 height width"]:
+    """Turn the hue of every pixel by ``turn``, in turns of the circle, keeping HSV saturation and value."""
+    value, brightest = images.max(dim=1, keepdim=True)
+    chroma = value - images.amin(dim=1, keepdim=True)
+    red, green, blue = images[:, 0:1], images[:, 1:2], images[:, 2:3]
+    # Sixths of a turn, counted from the brightest channel.
+    offsets = torch.cat([green - blue, blue - red, red - green], dim=1).gather(1, brightest)
+    sextant = offsets / chroma.clamp(min=torch.finfo(images.dtype).tiny) + 2 * brightest + 6 * turn
+    # A channel falls from full to nothing between one and two sixths of a turn away from its own hue.
+    own = images.new_tensor([5.0, 3.0, 1.0])[:, None, None]
+    distance = (own + sextant) % 6
+    return value - chroma * torch.minimum(distance, 4 - distance).clamp(0, 1)
+
+
+def _blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+    return (factor * images + (1 - factor) * other).clamp(0, 1)
+
+
+CHANGES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
+"""The changes of SimCLR's colour jitter."""

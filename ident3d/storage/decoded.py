@@ -34,86 +34,6 @@ __all__ = [
     "write_decoded",
 ]
 
-
-def source_signature(root: Path, split: str, *, with_sizes: bool = True) -> str | None:
-    """Return a hash by which a change of a split's files is noticed without reading its images.
-
-    It covers the name, size and footer of every shard, and a footer holds the place and size of every group of 32
-    images. Of the published layout it covers the latents, the names and sizes of all images, and the bytes of the
-    first and the last of them. Copying or moving the files does not change it.
-
-    Args:
-        root: the dataset's folder.
-        split: name of the split.
-        with_sizes: whether it covers the sizes of the images; those of caches that hold no checksums do not.
-
-    Returns:
-        A hexadecimal hash, or None where neither shards nor the published layout of the split are there.
-    """
-    shards = shard_paths(root, split)
-    folder = published_folder(root, split)
-    digest = hashlib.sha256()
-    if shards:
-        for shard in shards:
-            with shard.open("rb") as file:
-                digest.update(f"{shard.name} ".encode())
-                digest.update(footer(file))
-    elif folder is not None:
-        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(folder / IMAGES_FOLDER)}
-        names = sorted(sizes)
-        digest.update(f"{len(names)}\n".encode())
-        if with_sizes:
-            digest.update("".join(f"{name} {sizes[name]}\n" for name in names).encode())
-        digest.update((folder / RAW_LATENTS).read_bytes())
-        for name in names[:1] + names[-1:]:
-            digest.update((folder / IMAGES_FOLDER / name).read_bytes())
-    else:
-        return None
-    return digest.hexdigest()
-
-
-_SOURCE = np.dtype([("modified", "<i8"), ("sha256", "V32")])
-"""Of a file that a cache was decoded from: when it was changed last, in nanoseconds, and its checksum."""
-_MOST_FILES = 256
-_MOST_BYTES = 1 << 26
-
-
-def _source_files(root: Path, split: str) -> list[Path]:
-    """Return the files that hold the images of a split, in the order of their names."""
-    shards, folder = shard_paths(root, split), published_folder(root, split)
-    if shards or folder is None:
-        return shards
-    return sorted(map(Path, os.scandir(folder / IMAGES_FOLDER)))
-
-
-def _modified(files: list[Path]) -> npt.NDArray[np.int64]:
-    return np.array([os.stat(path).st_mtime_ns for path in files], np.int64)  # noqa: PTH116 - of many files
-
-
-def _sources(files: list[Path]) -> npt.NDArray[np.void]:
-    """Return (F,) of what a cache remembers of each of the F files that it is decoded from."""
-    found = np.zeros(len(files), _SOURCE)
-    found["modified"] = _modified(files)  # before they are read: what changes meanwhile is noticed
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for k, checksum in enumerate(pool.map(_checksum, files)):
-            found["sha256"][k] = np.void(checksum)
-    return found
-
-
-def _checksum(path: Path) -> bytes:
-    try:
-        return bytes.fromhex(sha256_of(path))
-    except (OSError, ValueError):
-        return bytes(32)  # something that is no file of images, and not read either
-
-
-def _some(changed: npt.NDArray[np.int64], files: list[Path]) -> npt.NDArray[np.int64]:
-    """Return as many of the numbers of changed files, evenly spaced, as are read in a moment; one at least."""
-    spaced = changed[np.linspace(0, len(changed) - 1, min(len(changed), _MOST_FILES)).astype(np.int64)]
-    sizes = np.cumsum([files[k].stat().st_size for k in spaced])
-    return spaced[: max(1, int(np.searchsorted(sizes, _MOST_BYTES, side="right")))]
-
-
 CACHE_FOLDER = "decoded"
 _RECORD = "cache.json"
 _SCHEMA_VERSION = 1
@@ -200,6 +120,43 @@ class CacheRecord:
         raise DatasetError(f"{path} has schema version {version!a}; this ident3d reads {_SCHEMA_VERSION}: {advice}")
 
 
+def source_signature(root: Path, split: str, *, with_sizes: bool = True) -> str | None:
+    """Return a hash by which a change of a split's files is noticed without reading its images.
+
+    It covers the name, size and footer of every shard, and a footer holds the place and size of every group of 32
+    images. Of the published layout it covers the latents, the names and sizes of all images, and the bytes of the
+    first and the last of them. Copying or moving the files does not change it.
+
+    Args:
+        root: the dataset's folder.
+        split: name of the split.
+        with_sizes: whether it covers the sizes of the images; those of caches that hold no checksums do not.
+
+    Returns:
+        A hexadecimal hash, or None where neither shards nor the published layout of the split are there.
+    """
+    shards = shard_paths(root, split)
+    folder = published_folder(root, split)
+    digest = hashlib.sha256()
+    if shards:
+        for shard in shards:
+            with shard.open("rb") as file:
+                digest.update(f"{shard.name} ".encode())
+                digest.update(footer(file))
+    elif folder is not None:
+        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(folder / IMAGES_FOLDER)}
+        names = sorted(sizes)
+        digest.update(f"{len(names)}\n".encode())
+        if with_sizes:
+            digest.update("".join(f"{name} {sizes[name]}\n" for name in names).encode())
+        digest.update((folder / RAW_LATENTS).read_bytes())
+        for name in names[:1] + names[-1:]:
+            digest.update((folder / IMAGES_FOLDER / name).read_bytes())
+    else:
+        return None
+    return digest.hexdigest()
+
+
 class DecodedImages(StoredImages):
     """Images as one uint8 memory map."""
 
@@ -222,6 +179,48 @@ class DecodedImages(StoredImages):
         """Yield the images of rows both encoded and decoded; ``pool`` encodes them."""
         pixels = self.batch(np.array(rows))
         return map(EncodedImage, pool.map(encode_png, pixels), pixels)
+
+
+_SOURCE = np.dtype([("modified", "<i8"), ("sha256", "V32")])
+"""Of a file that a cache was decoded from: when it was changed last, in nanoseconds, and its checksum."""
+_MOST_FILES = 256
+_MOST_BYTES = 1 << 26
+
+
+def _source_files(root: Path, split: str) -> list[Path]:
+    """Return the files that hold the images of a split, in the order of their names."""
+    shards, folder = shard_paths(root, split), published_folder(root, split)
+    if shards or folder is None:
+        return shards
+    return sorted(map(Path, os.scandir(folder / IMAGES_FOLDER)))
+
+
+def _modified(files: list[Path]) -> npt.NDArray[np.int64]:
+    return np.array([os.stat(path).st_mtime_ns for path in files], np.int64)  # noqa: PTH116 - of many files
+
+
+def _sources(files: list[Path]) -> npt.NDArray[np.void]:
+    """Return (F,) of what a cache remembers of each of the F files that it is decoded from."""
+    found = np.zeros(len(files), _SOURCE)
+    found["modified"] = _modified(files)  # before they are read: what changes meanwhile is noticed
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for k, checksum in enumerate(pool.map(_checksum, files)):
+            found["sha256"][k] = np.void(checksum)
+    return found
+
+
+def _checksum(path: Path) -> bytes:
+    try:
+        return bytes.fromhex(sha256_of(path))
+    except (OSError, ValueError):
+        return bytes(32)  # something that is no file of images, and not read either
+
+
+def _some(changed: npt.NDArray[np.int64], files: list[Path]) -> npt.NDArray[np.int64]:
+    """Return as many of the numbers of changed files, evenly spaced, as are read in a moment; one at least."""
+    spaced = changed[np.linspace(0, len(changed) - 1, min(len(changed), _MOST_FILES)).astype(np.int64)]
+    sizes = np.cumsum([files[k].stat().st_size for k in spaced])
+    return spaced[: max(1, int(np.searchsorted(sizes, _MOST_BYTES, side="right")))]
 
 
 class DecodedPositives(DecodedImages):
