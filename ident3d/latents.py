@@ -1,5 +1,6 @@
 """Latents: sampling them, checking them, and their physical values."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from ident3d.arguments import as_array
 from ident3d.factors import FACTORS, Factors
 from ident3d.randomness import uniform_rows
 
-__all__ = ["check_finite", "check_latents", "from_physical", "sample_latents", "to_physical"]
+__all__ = ["check_finite", "check_latents", "from_physical", "latents_sha256", "sample_latents", "to_physical"]
 
 _RANGE_TOLERANCE = 1e-6
 
@@ -122,6 +123,11 @@ def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDA
             f"({len(outside)} such values in all); physical values go through ident3d.from_physical first"
         )
     return np.ascontiguousarray(np.clip(array, -1, 1), dtype=np.float32)
+
+
+def latents_sha256(latents: npt.NDArray[np.float32]) -> str:
+    """Return the hexadecimal SHA-256 of (N, d) float32 latents, the same on every machine."""
+    return hashlib.sha256(np.ascontiguousarray(latents, dtype="<f4").tobytes()).hexdigest()
 
 
 def _with_columns(values: npt.ArrayLike, factors: Factors) -> npt.NDArray[np.float64]:

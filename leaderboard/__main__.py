@@ -17,9 +17,9 @@ def commands() -> commandline.Commands:
     from leaderboard.commands.check import Check
     from leaderboard.commands.report import Report
     from leaderboard.commands.serve import Serve
-    from leaderboard.commands.verify import Verify
+    from leaderboard.commands.verify import VerifyEntry
 
-    return {"add": Add, "report": Report, "build": Build, "check": Check, "verify": Verify, "serve": Serve}
+    return {"add": Add, "report": Report, "build": Build, "check": Check, "verify": VerifyEntry, "serve": Serve}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

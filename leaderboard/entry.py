@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from dataclasses import dataclass, field, replace
@@ -200,9 +199,7 @@ class Entry:
 
 def _digest(data: dict[str, Any]) -> str:
     """Return the checksum of an entry's plain data; fields that a file lacks are not in it, so that more may come."""
-    content = {key: value for key, value in data.items() if key != "digest"}
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return codec.digest({key: value for key, value in data.items() if key != "digest"})
 
 
 def folded_name(name: str) -> str:

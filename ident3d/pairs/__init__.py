@@ -1,6 +1,5 @@
-"""Positive pairs: the index that matches targets to stored latents, and the streams of batches of pairs."""
+"""Positive pairs: streams of batches, and what matching in a finite dataset makes of a conditional."""
 
-from ident3d.matching import PairIndex
 from ident3d.pairs.augmented import AugmentedPairs
 from ident3d.pairs.live import LivePairs, LivePool
 from ident3d.pairs.matched import PositivePairs
@@ -13,7 +12,6 @@ __all__ = [
     "LivePairs",
     "LivePool",
     "PairBatch",
-    "PairIndex",
     "PairStream",
     "PositivePairs",
     "RealisedConditional",

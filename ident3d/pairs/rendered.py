@@ -1,26 +1,25 @@
 """Positive pairs that were rendered as pairs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ident3d.conditionals.conditional import Conditional
 from ident3d.device import usable_device
 from ident3d.errors import DatasetError
 from ident3d.pairs.stream import PairBatch, PairData, RenderedPairData, ResidentImages, StoredPairs, check_memory
 from ident3d.randomness import torch_generator
+from ident3d.spaces import Box
 
 __all__ = ["RenderedPairs", "exact_positives"]
 
-if TYPE_CHECKING:
-    from ident3d.conditionals import Conditional
-
 
 def exact_positives(
-    latents: npt.NDArray[np.float32], conditional: "Conditional", seed: int, *, split: str = "train", start: int = 0
+    latents: npt.NDArray[np.float32], conditional: Conditional, seed: int, *, split: str = "train", start: int = 0
 ) -> npt.NDArray[np.float32]:
     """Draw the latents of one positive for every row, on the box [-1, 1]^d.
 
@@ -39,10 +38,6 @@ def exact_positives(
     Raises:
         ValueError: if the conditional is not defined on the box.
     """
-    import torch  # loaded here, since a dataset without exact positives is rendered without torch
-
-    from ident3d.spaces import Box
-
     space = Box(latents.shape[1])
     positives = np.empty_like(latents, dtype=np.float32)
     for row, anchor in enumerate(torch.from_numpy(np.array(latents, dtype=np.float32))):

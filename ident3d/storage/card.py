@@ -219,9 +219,7 @@ def _settings(manifest: Manifest) -> str:
 
 
 def _latents(manifest: Manifest) -> str:
-    sources = (
-        dict.fromkeys(manifest.splits, manifest.latents) if isinstance(manifest.latents, str) else manifest.latents
-    )
+    sources = {split: manifest.latents_of(split) for split in manifest.splits}
     if set(sources.values()) == {"uniform"}:
         return "uniform in [-1, 1], by seed, split and row"
     told = (

@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ident3d.errors import DatasetError
 
-__all__ = ["EncodedImage", "check_integrity", "decode", "encode_png", "stack"]
+__all__ = ["PNG_SIGNATURE", "EncodedImage", "check_integrity", "decode", "encode_png", "stack"]
 
 _FORMATS = ("PNG", "WEBP", "JPEG")
 _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
@@ -21,7 +21,7 @@ _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, Sy
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """What Pillow calls grey of 16 bits, by its release."""
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = b"\x08\x02\x00\x00\x00"
 """What follows width and height in a header: 8 bits a channel, RGB, not interlaced."""
 
@@ -96,7 +96,7 @@ def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
     rows[:, 1:] = differences.reshape(height, -1)
     header = struct.pack(">II", width, height) + _RGB
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.data, _COMPRESSION)), (b"IEND", b""))
-    return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
+    return PNG_SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
 
 
 class EncodedImage(NamedTuple):
@@ -124,7 +124,7 @@ def _decode_own(encoded: bytes) -> npt.NDArray[np.uint8] | None:
     """Decode what :func:`encode_png` wrote, in half of the time that Pillow needs; None for any other file."""
     width, height, length = (int.from_bytes(encoded[place : place + 4], "big") for place in (16, 20, 33))
     row_bytes = 1 + 3 * width
-    begins = encoded.startswith(_SIGNATURE) and encoded[24:29] == _RGB and encoded[37:_DATA] == b"IDAT"
+    begins = encoded.startswith(PNG_SIGNATURE) and encoded[24:29] == _RGB and encoded[37:_DATA] == b"IDAT"
     if not begins or len(encoded) != _DATA + length + 4 + _FRAME or height * row_bytes > _LARGEST:
         return None
     try:

@@ -150,6 +150,10 @@ class Manifest:
         size, count = self.rows_per_shard, self.splits[split]
         return [(shard_name(split, k, total), range(k * size, min((k + 1) * size, count))) for k in range(total)]
 
+    def latents_of(self, split: str) -> str:
+        """Return what the latents of a split are: "uniform", or the SHA-256 of the array that was given."""
+        return self.latents if isinstance(self.latents, str) else self.latents[split]
+
     @property
     def is_complete(self) -> bool:
         """Whether every planned shard is finished."""
@@ -175,8 +179,7 @@ class Manifest:
         It leaves out the other splits and the division into shards, and the pixels of one machine.
         """
         identity = self.settings | {"splits": {split: self.splits[split]}}
-        if isinstance(self.latents, Mapping):
-            identity["latents"] = self.latents[split]
+        identity["latents"] = self.latents_of(split)
         del identity["rows_per_shard"]
         return codec.digest(identity)
 

@@ -15,7 +15,7 @@ from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.files import read_bytes, sha256_of, write_text
 from ident3d.latents import to_physical
-from ident3d.storage.images import encode_png
+from ident3d.storage.images import PNG_SIGNATURE, encode_png
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 from ident3d.storage.split import StoredDataset, StoredSplit, checked_latents, read_array
 
@@ -163,9 +163,6 @@ def _digest(latents: npt.NDArray[np.float32]) -> str:
     return hashlib.sha256(latents.tobytes()).hexdigest()
 
 
-_PNG = b"\x89PNG\r\n\x1a\n"
-
-
 def write_published(source: StoredDataset, folder: Path, advance: Callable[[], object]) -> None:
     """Write a dataset as ``raw_latents.npy``, ``latents.npy`` and ``images/`` per split, and a manifest beside them.
 
@@ -183,7 +180,7 @@ def write_published(source: StoredDataset, folder: Path, advance: Callable[[], o
         np.save(folder / split / RAW_LATENTS, stored.latents)
         np.save(folder / split / PHYSICAL_LATENTS, to_physical(stored.latents, stored.factors))
         for row, image in enumerate(source.images(stored, advance)):
-            is_png = image.encoded.startswith(_PNG)
+            is_png = image.encoded.startswith(PNG_SIGNATURE)
             path = files / image_name(row, len(stored.latents))
             encoded = image.encoded if is_png else encode_png(image.pixels)
             path.write_bytes(encoded)

@@ -1,6 +1,5 @@
 """What every layout offers: images and latents row by row, splits, and the dataset that they make up."""
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.files import open_regular
-from ident3d.latents import check_latents
+from ident3d.latents import check_latents, latents_sha256
 from ident3d.storage.images import EncodedImage, decode, stack
 from ident3d.storage.manifest import Manifest
 
@@ -86,13 +85,12 @@ class StoredSplit(StoredImages):
         """Return the manifest, or what is known of this split where the folder has none."""
         if self.manifest is not None:
             return self.manifest
-        digest = hashlib.sha256(np.ascontiguousarray(self.latents, dtype="<f4").tobytes()).hexdigest()
         return Manifest(
             splits={self.split: len(self.latents)},
             rows_per_shard=len(self.latents),
             resolution=len(self.pixels(0)),
             factors=self.factors,
-            latents={self.split: digest},
+            latents={self.split: latents_sha256(self.latents)},
             render=self._render(),
         )
 

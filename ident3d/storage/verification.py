@@ -1,6 +1,5 @@
 """Verification of a dataset on disk: everything that can be checked without rendering it again."""
 
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from ident3d.codec import read_file, unsealed
 from ident3d.errors import DatasetError, NotLoadedError
 from ident3d.files import sha256_of
-from ident3d.latents import check_latents, sample_latents
+from ident3d.latents import check_latents, latents_sha256, sample_latents
 from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
@@ -148,8 +147,7 @@ def latents_faults(
     """
     faults = list(_range_faults(where, latents, manifest))
     yield from faults
-    source = manifest.latents if isinstance(manifest.latents, str) else manifest.latents[split]
-    if faults or source != "uniform" or manifest.seed is None:
+    if faults or manifest.latents_of(split) != "uniform" or manifest.seed is None:
         return
     expected = sample_latents(len(latents), manifest.seed, start, split=split, factors=manifest.factors)
     different = np.flatnonzero((latents != expected).any(axis=1))
@@ -518,9 +516,7 @@ def _file_fault(path: Path, sha256: str) -> str:
 
 def _given_faults(root: Path, latents: npt.NDArray[np.float32], manifest: Manifest, split: str) -> list[str]:
     """Return what is wrong with all the latents of a split that the manifest holds a checksum of."""
-    source = manifest.latents if isinstance(manifest.latents, str) else manifest.latents[split]
-    digest = hashlib.sha256(np.ascontiguousarray(latents, dtype="<f4").tobytes()).hexdigest()
-    if source in ("uniform", digest) or len(latents) != manifest.splits[split]:
+    if manifest.latents_of(split) in ("uniform", latents_sha256(latents)) or len(latents) != manifest.splits[split]:
         return []
     return [f"{root}, {split}: the latents are not those that the manifest was made for"]
 

@@ -14,11 +14,11 @@ from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.isolation import IsolatedEncoder, Limits
 from leaderboard.verification import verify
 
-__all__ = ["Verify"]
+__all__ = ["VerifyEntry"]
 
 
 @dataclass(frozen=True)
-class Verify:
+class VerifyEntry:
     r"""Run an entry's encoder on the track's split and on a sealed one, and mark the entry when its scores hold.
 
     Examples:

@@ -5,7 +5,6 @@ with any number of workers. The plan's manifest holds all of it: the shards (:fu
 images are rendered from (:meth:`ImageSpec.of`).
 """
 
-import hashlib
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from ident3d.arguments import check_count
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
-from ident3d.latents import check_latents, sample_latents
+from ident3d.latents import check_latents, latents_sha256, sample_latents
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
 from ident3d.storage.manifest import Manifest
@@ -230,10 +229,8 @@ class Plan:
         return replace(self, images=replace(self.images, blender=series))
 
     def _source(self, split: str) -> str:
-        """Return how the manifest describes the latents of a split where those of "train" were given."""
-        if split != "train":
-            return "uniform"
-        return hashlib.sha256(np.ascontiguousarray(self.given, dtype="<f4").tobytes()).hexdigest()
+        """Return what the manifest says of the latents of a split."""
+        return "uniform" if self.given is None or split != "train" else latents_sha256(self.given)
 
 
 def plan_dataset(spec: DatasetSpec, begun: Manifest | None = None) -> Plan:

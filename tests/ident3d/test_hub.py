@@ -171,7 +171,7 @@ def test_a_folder_without_a_dataset(tmp_path, streaming):
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_arguments_of_another_kind(folder, streaming):
-    with pytest.raises(TypeError, match=r"a dataset of the hub has a name, .*, not 5"):
+    with pytest.raises(TypeError, match=r"a dataset on the hub has a name, .*, not 5"):
         from_hub(5, streaming=streaming)
     with pytest.raises(TypeError, match="a transform is a function of a PIL image, or None, not 'x'"):
         from_hub(folder, transform="x", streaming=streaming)
