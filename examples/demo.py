@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # render, baselines and leaderboard are run from a checkout
 
 from ident3d import __version__, commandline  # noqa: E402 - the lines above find it
+from ident3d.codec import read_file  # noqa: E402
 from ident3d.doctor.libraries import look_at, missing_packages  # noqa: E402
 from ident3d.errors import Ident3DError  # noqa: E402
 from ident3d.files import write_text  # noqa: E402
@@ -180,7 +181,7 @@ class Story:
             *("--precision", self.precision, "--validation", options.validation),
             *("--log-every", 10, "--evaluate-every", 50, "--checkpoint-every", 25),
         )
-        last = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+        last = read_file(run / "metrics.jsonl", "train again")[-1]
         _say(f"R2 on the {options.validation} images held out: {last['r2']:.2f}\n")
 
     def embed(self, name: str) -> None:
@@ -302,7 +303,7 @@ class Story:
                 raise Ident3DError(f"{out} holds something that is no demo: give another folder with --out")
             write_text(path, json.dumps(now, indent=1) + "\n")
             return
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = read_file(path, again)
         differing = [key for key in {**before, **now} if before.get(key) != now.get(key) and key != "sources"]
         if differing:
             shown = "; ".join(f"{key} was {before.get(key)}, is {now.get(key)}" for key in differing)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ident3d import codec
-from ident3d.codec import Rule, parse
+from ident3d.codec import Rule, parse, read_file
 from ident3d.errors import Ident3DError
 from ident3d.storage.manifest import Manifest
 from ident3d.submission.submission import SHA256, TEXT
@@ -78,7 +77,7 @@ def read_tracks(folder: Path) -> dict[str, Track]:
     if not path.exists():
         path = Path(__file__).with_name(TRACKS_NAME)
     try:
-        data = codec.loads(path.read_bytes(), str(path))
+        data = read_file(path, "restore it from a copy")
     except ValueError as error:
         raise TrackError(str(error)) from error
     found, faults = parse(_Tracks, data, TRACKS_NAME)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from json import loads
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from ident3d.arguments import check_count
+from ident3d.codec import read_file
 from ident3d.commandline import EXIT_OK, write_json
 
 __all__ = ["Reproduce"]
@@ -98,7 +98,7 @@ class Reproduce:
                 device=placement.device,
             )
         if self.json:
-            write_json(loads(reproduction.path.read_text(encoding="utf-8")))
+            write_json(read_file(reproduction.path, "run it again"))
         else:
             sys.stdout.write(reproduction.markdown)
         return EXIT_OK

@@ -25,6 +25,7 @@ import torch
 
 import ident3d
 from baselines.synthetic.training import PAPER, RunScores
+from ident3d.codec import read_file
 from ident3d.errors import Ident3DError, MissingDependencyError
 from ident3d.files import write_text
 
@@ -139,10 +140,12 @@ def read_results(path: Path, study: str, budget: Mapping[str, Any]) -> dict[int,
     if not path.exists():
         return {}
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_file(path, "move it away")
         known = (document["schema"], document["study"], document["budget"])
         results = [ExperimentResult.from_json(data) for data in document["outcomes"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
+        raise Ident3DError(str(error)) from error
+    except (LookupError, TypeError, AttributeError) as error:
         raise Ident3DError(f"{path} does not hold results that can be read: {error!r}; move it away") from error
     if known != (_SCHEMA, study, dict(budget)):
         raise Ident3DError(

@@ -200,7 +200,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         FileNotFoundError: if there are none yet.
         ValueError: if the file is damaged.
     """
-    lines: list[dict[str, Any]] = read_file(folder / "metrics.jsonl", "remove the lines that are damaged")
+    path, advice = folder / "metrics.jsonl", "remove the lines that are damaged"
+    lines: list[dict[str, Any]] = read_file(path, advice)
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or type(line.get("step")) is not int:
+            raise ValueError(f"{path}, entry {number}: expected an object with the number of a step; {advice}")
     return lines
 
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from filelock import FileLock, Timeout
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "run_identity"]
 
+T = TypeVar("T")
+
+_ADVICE = "put back a copy of it, or remove the folder to train again"
+_KINDS = {"options": dict, "dataset": dict, "resolution": int, "dim": int}
+"""What ``options.json`` holds in any case."""
 _LIBRARIES = ("ident3d", "torch", "torchvision", "numpy", "faiss-gpu", "faiss-cpu")
 
 
@@ -64,20 +69,29 @@ class Run:
         path = self.folder / "options.json"
         if not path.is_file():
             raise FileNotFoundError(f"{self.folder} holds no run: there is no options.json")
-        advice = "put back a copy of it, or remove the folder to train again"
-        record: dict[str, Any] = read_file(path, advice)
-        missing = [key for key in ("options", "dataset", "resolution", "dim") if key not in record]
-        if missing or "recipe" not in record["options"]:
-            raise ValueError(f"{path} is not that of a run: it has no {', '.join(missing) or 'recipe'}; {advice}")
+        record: dict[str, Any] = read_file(path, _ADVICE)
+        wrong = [
+            key for key, kind in _KINDS.items() if not (isinstance(record, dict) and type(record.get(key)) is kind)
+        ]
+        if not wrong and not isinstance(record["options"].get("recipe"), dict):
+            wrong = ["options.recipe"]
+        if wrong:
+            raise ValueError(f"{path} is not that of a run: it holds no usable {', '.join(wrong)}; {_ADVICE}")
         return record
 
     def recipe(self) -> Recipe:
         """Return the run's recipe."""
-        return read_recipe(self.record()["options"]["recipe"])
+        return self._read(read_recipe, self.record()["options"]["recipe"])
 
     def options(self) -> TrainingOptions:
         """Return how the recipe is trained."""
-        return read_options(self.record()["options"])
+        return self._read(read_options, self.record()["options"])
+
+    def _read(self, reader: Callable[[Mapping[str, Any]], T], data: Mapping[str, Any]) -> T:
+        try:
+            return reader(data)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self.folder / 'options.json'}: {error}; {_ADVICE}") from error
 
     def encoder(self, device: torch.device | str = "cpu") -> tuple[torch.nn.Module, Checkpoint]:
         """Return the trained encoder in evaluation mode, and the checkpoint that it comes from.
@@ -126,7 +140,9 @@ class Run:
         path = self.folder / "options.json"
         if path.exists():
             held = self.record()
-            before = run_identity(self.recipe(), self.options(), held["dataset"]["fingerprint"], held["world_size"])
+            before = run_identity(
+                self.recipe(), self.options(), held["dataset"].get("fingerprint"), held.get("world_size")
+            )
             now = run_identity(recipe, options, data.fingerprint, placement.world_size)
             differing = [f"{key} {before[key]!r}, now {now[key]!r}" for key in now if before[key] != now[key]]
             if differing:
@@ -148,7 +164,9 @@ class Run:
             write_text(path, dumps(record))
 
 
-def run_identity(recipe: Recipe, options: TrainingOptions, fingerprint: str, world_size: int) -> dict[str, Any]:
+def run_identity(
+    recipe: Recipe, options: TrainingOptions, fingerprint: str | None, world_size: int | None
+) -> dict[str, Any]:
     """Return what must not change when a run is resumed, as plain data; the number of steps may."""
     same = {key: value for key, value in to_json(recipe).items() if key not in {"steps", "title", "reported_r2"}}
     return {

@@ -10,6 +10,7 @@ import tyro
 
 from ident3d import codec
 from ident3d.commandline import EXIT_OK, write_json
+from ident3d.files import read_bytes
 from leaderboard.board import DEFAULT_FOLDER, Board, BoardError
 from leaderboard.entry import Entry, Kind
 
@@ -35,7 +36,7 @@ class Report:
 
     def run(self) -> int:
         """Write the entry."""
-        data = codec.loads(self.description.read_bytes(), str(self.description))
+        data = codec.loads(read_bytes(self.description, codec.MAX_BYTES), str(self.description))
         if not isinstance(data, dict):
             raise BoardError(f"{self.description}: expected an object with the fields of an entry")
         entry, faults = Entry.of({**data, "kind": Kind.REPORTED.value, "digest": ""}, check_digest=False)
