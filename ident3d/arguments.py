@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import tokenize
+import zipfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -12,7 +14,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["as_array", "as_numbers", "check_count"]
+__all__ = ["NOT_AN_ARRAY", "as_array", "as_numbers", "check_count"]
 
 
 def check_count(number: Any, what: str, least: int) -> int:
@@ -58,6 +60,23 @@ def as_numbers(values: Tensor | npt.ArrayLike, what: str) -> Tensor:
         return _dense(values.detach(), what)
     array = _array(values, what)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
+NOT_AN_ARRAY = (
+    ValueError,
+    TypeError,
+    SyntaxError,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+)
+"""What numpy raises for a file that is not an array, or whose header is one of everything that can be written there."""
 
 
 def as_array(values: Tensor | npt.ArrayLike, what: str) -> npt.NDArray[Any]:

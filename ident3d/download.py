@@ -1,15 +1,18 @@
 """Fetching the published 3DIdent archives."""
 
 import logging
+import re
 import shutil
+import stat
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import requests
+import urllib3
 from tqdm import tqdm
 
 from ident3d.errors import DatasetError
@@ -99,12 +102,20 @@ def download_published(
     lock.touch()  # FileLock would retry forever where no file can be made
     with FileLock(lock):
         wanted = _missing(folder, splits)  # again: another process may have fetched them meanwhile
+        _remove_abandoned(folder)
         _require_space(folder, [known[split] for split in wanted], source, keep_archives=keep_archives)
         for split in wanted:
             archive = _fetch(folder, known[split], source)
             _install(folder, split, archive)
             if not keep_archives:
                 archive.unlink()
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Remove the empty files that pooch leaves in ``root`` when it is killed; whoever has the lock fetches alone."""
+    for path in root.iterdir():
+        if _POOCH.fullmatch(path.name) and stat.S_ISREG(path.lstat().st_mode) and path.lstat().st_size == 0:
+            path.unlink(missing_ok=True)
 
 
 def _missing(root: Path, splits: Sequence[str]) -> list[str]:
@@ -172,6 +183,10 @@ _MOST_STALLS = 5
 _LONGEST_PAUSE_S = 60
 _HEADERS = {"Accept-Encoding": "identity"}  # sizes and ranges count the bytes of the file itself
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
+_MOST_BYTES = 2**38  # of one file: a server that tells no length might never end
+_POOCH = re.compile(r"tmp[a-z0-9_]{8}")  # what tempfile names its files
+_PACE_S = 120.0
+_LEAST_BYTES = 1 << 17  # that arrive in that time, or the connection counts as broken
 
 
 def remote_size(url: str) -> int | None:
@@ -225,7 +240,7 @@ class ResumingDownloader:
                 self._attempt(url)
             except requests.RequestException as error:
                 size = self._size()
-                stalls = 0 if size > furthest else stalls + 1
+                stalls = 0 if size > furthest and not isinstance(error, _TooSlowError) else stalls + 1
                 furthest = max(furthest, size)
                 if stalls == _MOST_STALLS:
                     raise DatasetError(
@@ -253,6 +268,8 @@ class ResumingDownloader:
             if not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                 start = 0  # the server sends the whole file, whatever was asked for
             length = _number(answer.headers, "Content-Length")
+            if length is not None and start + length > _MOST_BYTES:
+                raise DatasetError(f"{url} is said to hold {start + length:,} bytes, more than any archive of images")
             self._write(answer, start, None if length is None else start + length)
 
     def _write(self, answer: requests.Response, start: int, total: int | None) -> None:
@@ -265,7 +282,9 @@ class ResumingDownloader:
             disable=None,
         )
         with self.part.open("ab" if start else "wb") as file, bar:
-            for chunk in answer.iter_content(_CHUNK):
+            for chunk in _chunks(answer):
+                if file.tell() + len(chunk) > _MOST_BYTES:
+                    raise DatasetError(f"{answer.url} does not end within {_MOST_BYTES:,} bytes: it is no archive")
                 file.write(chunk)
                 bar.update(len(chunk))
         if total is not None and self._size() != total:
@@ -273,6 +292,29 @@ class ResumingDownloader:
 
     def _size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
+
+
+class _TooSlowError(requests.Timeout):
+    """The server sends so little that the download would never end."""
+
+
+def _chunks(answer: requests.Response) -> Iterator[bytes]:
+    """Yield what arrives as it arrives; requests itself waits until a chunk is full, however long that takes."""
+    arrived, since = 0, time.monotonic()
+    while True:
+        try:
+            chunk = answer.raw.read1(_CHUNK)
+        except urllib3.exceptions.HTTPError as error:
+            raise requests.ConnectionError(str(error)) from error
+        if not chunk:
+            return
+        yield chunk
+        arrived += len(chunk)
+        now = time.monotonic()
+        if now - since > _PACE_S:
+            if arrived < _LEAST_BYTES:
+                raise _TooSlowError(f"{arrived:,} bytes arrived in {now - since:.0f} seconds")
+            arrived, since = 0, now
 
 
 def _refused(url: str, answer: requests.Response) -> DatasetError:

@@ -124,7 +124,7 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path | str) -> IO[bytes]:
     """Open a file for reading in binary mode; a pipe or a device is refused, where opening it might never return.
 
     Raises:
@@ -138,7 +138,7 @@ def open_regular(path: Path) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-def read_bytes(path: Path, max_bytes: int) -> bytes:
+def read_bytes(path: Path | str, max_bytes: int) -> bytes:
     """Read a regular file whole.
 
     Args:
@@ -150,8 +150,10 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
         ValueError: if it is larger, or not a regular file.
     """
     with open_regular(path) as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
+        size = os.fstat(file.fileno()).st_size
+        # The size first: a file with holes takes no space on the disk and all of it in memory.
+        data = b"" if size > max_bytes else file.read(max_bytes + 1)
+    if max(size, len(data)) > max_bytes:
         raise ValueError(f"{path} holds more than {max_bytes:,} bytes, which is the most that is read")
     return data
 

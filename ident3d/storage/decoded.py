@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ident3d import codec
 from ident3d.errors import DatasetError
-from ident3d.files import sha256_of, write_text
+from ident3d.files import open_regular, sha256_of, write_text
 from ident3d.latents import check_finite
 from ident3d.storage.images import EncodedImage, encode_png
 from ident3d.storage.manifest import Manifest, shard_paths
@@ -120,6 +120,16 @@ class CacheRecord:
         raise DatasetError(f"{path} has schema version {version!a}; this ident3d reads {_SCHEMA_VERSION}: {advice}")
 
 
+_CHUNK = 1 << 20
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return open_regular(path)
+    except (ValueError, FileNotFoundError) as error:
+        raise DatasetError(f"{path} cannot be read ({error}); fetch or convert the dataset again") from error
+
+
 def source_signature(root: Path, split: str, *, with_sizes: bool = True) -> str | None:
     """Return a hash by which a change of a split's files is noticed without reading its images.
 
@@ -140,18 +150,23 @@ def source_signature(root: Path, split: str, *, with_sizes: bool = True) -> str 
     digest = hashlib.sha256()
     if shards:
         for shard in shards:
-            with shard.open("rb") as file:
+            with _opened(shard) as file:
                 digest.update(f"{shard.name} ".encode())
                 digest.update(footer(file))
     elif folder is not None:
-        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(folder / IMAGES_FOLDER)}
+        try:
+            with os.scandir(folder / IMAGES_FOLDER) as entries:
+                sizes = {entry.name: entry.stat().st_size for entry in entries}
+        except FileNotFoundError as error:  # a link to a file that is gone
+            raise DatasetError(f"an image cannot be read ({error}); fetch or convert the dataset again") from error
         names = sorted(sizes)
         digest.update(f"{len(names)}\n".encode())
         if with_sizes:
             digest.update("".join(f"{name} {sizes[name]}\n" for name in names).encode())
-        digest.update((folder / RAW_LATENTS).read_bytes())
-        for name in names[:1] + names[-1:]:
-            digest.update((folder / IMAGES_FOLDER / name).read_bytes())
+        for path in (folder / RAW_LATENTS, *(folder / IMAGES_FOLDER / name for name in names[:1] + names[-1:])):
+            with _opened(path) as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
     else:
         return None
     return digest.hexdigest()

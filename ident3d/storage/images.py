@@ -13,7 +13,16 @@ from PIL import Image, UnidentifiedImageError
 
 from ident3d.errors import DatasetError
 
-__all__ = ["PNG_SIGNATURE", "EncodedImage", "check_integrity", "decode", "encode_png", "stack"]
+__all__ = [
+    "MAX_IMAGE_BYTES",
+    "MOST_PIXELS",
+    "PNG_SIGNATURE",
+    "EncodedImage",
+    "check_integrity",
+    "decode",
+    "encode_png",
+    "stack",
+]
 
 _FORMATS = ("PNG", "WEBP", "JPEG")
 _UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
@@ -37,6 +46,12 @@ _SUB = 1
 _COMPRESSION = 6
 """zlib's level: 9 makes images of 224x224 smaller by 6%, and takes ten times as long."""
 
+MOST_PIXELS = 2**26
+"""Pixels of the largest image that is decoded: 8192x8192, which takes half a gigabyte."""
+
+MAX_IMAGE_BYTES = 2**28
+"""The most that is read of an image's file."""
+
 _LARGEST = 2**26
 """Bytes of pixels up to which an image is taken for one of ours; what claims to be larger is left to Pillow."""
 
@@ -49,13 +64,15 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
         what: where they come from, for the message.
 
     Raises:
-        DatasetError: if the bytes are not an image, or a truncated one.
+        DatasetError: if the bytes are not an image, a truncated one, or one of more than MOST_PIXELS pixels.
     """
     pixels = _decode_own(encoded)
     if pixels is not None:
         return pixels
     try:
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(f"{image.width}x{image.height} pixels are more than the {MOST_PIXELS:,} that are read")
             if image.mode in _DEEP:
                 return _from_16_bits(np.asarray(image))
             return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
@@ -128,10 +145,12 @@ def _decode_own(encoded: bytes) -> npt.NDArray[np.uint8] | None:
     if not begins or len(encoded) != _DATA + length + 4 + _FRAME or height * row_bytes > _LARGEST:
         return None
     try:
-        inflated = isal_zlib.decompress(memoryview(encoded)[_DATA : _DATA + length], bufsize=height * row_bytes)
+        # With a bound: what claims to be small may inflate to gigabytes.
+        inflater = isal_zlib.decompressobj()
+        inflated = inflater.decompress(memoryview(encoded)[_DATA : _DATA + length], height * row_bytes + 1)
     except isal_zlib.error:  # type: ignore[misc]  # a class, which is annotated as an instance
         return None
-    if len(inflated) != height * row_bytes:
+    if len(inflated) != height * row_bytes or not inflater.eof:
         return None
     rows = np.frombuffer(inflated, np.uint8).reshape(height, row_bytes)
     if (rows[:, 0] != _SUB).any():

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
-from ident3d.files import atomic_file, sha256_of
+from ident3d.files import atomic_file, open_regular, sha256_of
 from ident3d.storage.card import write_card
 from ident3d.storage.images import EncodedImage
 from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, shard_name, shard_paths
@@ -43,6 +43,9 @@ _SETTINGS = "ident3d-settings"
 _MOST_OPEN = 64
 """Shards that a split holds open: a process may often open no more than 256 files, and a paper-sized split has 250."""
 _NOT_DAMAGE = {errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.ENOMEM}
+_MOST_GROWTH = 16  # images are compressed already, and latents hardly can be
+_LEAST_BOUND = 1 << 20
+_MOST_FOOTER = 1 << 27
 _FOOTER_LENGTH_BYTES = 8  # a Parquet file ends with its footer, the footer's length, and four magic bytes
 _IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 
@@ -124,7 +127,7 @@ def footer(file: IO[bytes] | pa.NativeFile) -> bytes:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - _FOOTER_LENGTH_BYTES, 0))
     length = int.from_bytes(file.read(4), "little") + _FOOTER_LENGTH_BYTES
-    file.seek(max(size - length, 0))
+    file.seek(max(size - min(length, _MOST_FOOTER), 0))
     return b"%d\n" % size + file.read()
 
 
@@ -156,6 +159,8 @@ class ShardReader:
         self.path = path
         self._checked = set() if checked is None else checked
         try:
+            with open_regular(path):  # a pipe would be waited for
+                pass
             source = pa.memory_map(str(path))
             self._file = pq.ParquetFile(source, page_checksum_verification=True)
             self._trusted = pq.ParquetFile(source, metadata=self._file.metadata)
@@ -173,8 +178,14 @@ class ShardReader:
         self.rows: int = self._file.metadata.num_rows
         told = self._file.schema_arrow.metadata or {}
         self.settings: str = told.get(_SETTINGS.encode(), b"").decode(errors="replace")
-        groups = [self._file.metadata.row_group(g).num_rows for g in range(self._file.num_row_groups)]
-        self._group_ends = np.cumsum(groups)
+        groups = [self._file.metadata.row_group(g) for g in range(self._file.num_row_groups)]
+        self._group_ends = np.cumsum([group.num_rows for group in groups])
+        size, unpacked = path.stat().st_size, sum(group.total_byte_size for group in groups)
+        if unpacked > _MOST_GROWTH * max(size, _LEAST_BOUND):
+            raise DatasetError(
+                f"{path} unpacks from {size:,} to {unpacked:,} bytes, more than images explain: fetch or render "
+                "it again"
+            )
 
     def index(self) -> npt.NDArray[np.int64]:
         """Return (rows,) int64: the index of each image within its split."""

@@ -15,7 +15,7 @@ from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.files import read_bytes, sha256_of, write_text
 from ident3d.latents import to_physical
-from ident3d.storage.images import PNG_SIGNATURE, encode_png
+from ident3d.storage.images import MAX_IMAGE_BYTES, PNG_SIGNATURE, encode_png
 from ident3d.storage.manifest import MANIFEST_NAME, Manifest
 from ident3d.storage.split import StoredDataset, StoredSplit, checked_latents, read_array
 
@@ -90,12 +90,14 @@ class PublishedSplit(StoredSplit):
         self.manifest = Manifest.read(root) if (root / MANIFEST_NAME).exists() else None
         self.factors = FACTORS if self.manifest is None else self.manifest.factors
         self._source = folder / RAW_LATENTS
-        self.latents = _latents(self._source, self)
+        self._images = folder / IMAGES_FOLDER
+        array = _array(self._source)
+        # Before the rows are read, of which there may be any number; an array that has no rows is refused below.
+        self._digits = self._check_images(len(array)) if array.ndim == 2 else 0
+        self.latents = checked_latents(array, self.factors, str(self._source))
         self._digest = _digest(self.latents)
         self._is_from_elsewhere = False
         self.ids = np.arange(len(self.latents))
-        self._images = folder / IMAGES_FOLDER
-        self._digits = self._check_images()
         planned = len(self.latents) if self.manifest is None else self.manifest.splits.get(split)
         if planned != len(self.latents):
             raise DatasetError(
@@ -107,10 +109,11 @@ class PublishedSplit(StoredSplit):
         self._check_unchanged()
         path = self.place(row)
         try:
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # a Path costs more than the reading does
-                return file.readall()
+            return read_bytes(path, MAX_IMAGE_BYTES)
         except FileNotFoundError as error:
             raise DatasetError(f"{path} is missing; fetch the archive again") from error
+        except (ValueError, IsADirectoryError) as error:
+            raise DatasetError(f"{error}: it is no image; fetch the archive again") from error
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_is_from_elsewhere": True}
@@ -123,7 +126,11 @@ class PublishedSplit(StoredSplit):
         """Raise DatasetError where the folder that came from another process holds other latents by now."""
         if not self._is_from_elsewhere:
             return
-        if _digest(_latents(self._source, self)) != self._digest:
+        array = _array(self._source)
+        is_as_it_was = array.shape == self.latents.shape and (
+            _digest(checked_latents(array, self.factors, str(self._source))) == self._digest
+        )
+        if not is_as_it_was:
             raise DatasetError(
                 f"{self._source} is not the file that it was when the dataset was opened: it was changed or replaced "
                 "since; open the dataset again"
@@ -133,13 +140,12 @@ class PublishedSplit(StoredSplit):
     def _render(self) -> Mapping[str, Any]:
         return {"hue_map": "published"}
 
-    def _check_images(self) -> int:
+    def _check_images(self, count: int) -> int:
         """Return the number of digits that names are padded to; DatasetError unless they are those of rows 0 to N - 1.
 
         Names are matched to rows by their number, never by the order of a listing. Hidden files are not counted.
         """
         stems = {file.stem for file in self._images.iterdir() if file.suffix == _SUFFIX and file.name[0] != "."}
-        count = len(self.latents)
         if len(stems) != count:
             raise DatasetError(f"{len(stems)} images in {self._images} but {count} rows of latents")
         digits = min(map(len, stems))  # row 0 has the fewest that its name can have, whether padded or not
@@ -152,11 +158,11 @@ class PublishedSplit(StoredSplit):
         return digits
 
 
-def _latents(path: Path, split: PublishedSplit) -> npt.NDArray[np.float32]:
+def _array(path: Path) -> npt.NDArray[Any]:
     array = read_array(path, "fetch it again, or convert the dataset again")
     if array.size == 0:
         raise DatasetError(f"{path} holds no latents")
-    return checked_latents(array, split.factors, str(path))
+    return array
 
 
 def _digest(latents: npt.NDArray[np.float32]) -> str:

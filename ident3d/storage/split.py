@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.arguments import NOT_AN_ARRAY
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
 from ident3d.files import open_regular
@@ -201,8 +201,12 @@ def read_array(path: Path, advice: str, mode: Literal["r", "c"] = "r") -> npt.ND
     try:
         with open_regular(path):
             pass
-        return np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))
-    except (OSError, ValueError, EOFError, SyntaxError, TokenError, OverflowError, TypeError) as error:
+        array = np.load(path, mmap_mode=mode, allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            array.close()
+            raise TypeError("it is an archive of arrays")
+        return np.asarray(array)
+    except (OSError, *NOT_AN_ARRAY) as error:
         raise DatasetError(f"{path} cannot be read as an array ({error}); {advice}") from error
 
 

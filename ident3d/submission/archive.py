@@ -12,7 +12,6 @@ import io
 import math
 import re
 import struct
-import tokenize
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -25,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from ident3d.arguments import NOT_AN_ARRAY
 from ident3d.codec import MAX_BYTES
 from ident3d.errors import SubmissionError
 from ident3d.files import open_regular
@@ -56,7 +56,6 @@ _SHOWN = 200  # characters of numpy's message, which may quote the header
 _ALLOWED = re.compile(r"submission\.json|ids\.npy|embeddings-[0-9]{1,3}\.npy")
 _EXPECTED = f"{DOCUMENT}, {IDS} and embeddings-0.npy, embeddings-1.npy, ..."
 _NPY: Any = np.lib.format  # numpy 1 has no types for it
-_NOT_NPY = (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError, tokenize.TokenError)
 # what zipfile and its decompressors raise for a member that is damaged
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -120,7 +119,7 @@ class ArrayHeader:
             version = _NPY.read_magic(file)
             read_header = _NPY.read_array_header_1_0 if version == (1, 0) else _NPY.read_array_header_2_0
             shape, is_fortran, kind = read_header(file)
-        except _NOT_NPY as error:
+        except NOT_AN_ARRAY as error:
             raise ValueError(f"{name} is not a .npy file ({str(error)[:_SHOWN]})") from error
         axes, dtype = (("N",), np.dtype("<i8")) if name == IDS else (("N", "d"), np.dtype("<f4"))
         if kind != dtype or len(shape) != len(axes) or not all(map(_is_length, shape)):

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ident3d.arguments import check_count
+from ident3d.arguments import NOT_AN_ARRAY, check_count
 from ident3d.errors import DatasetError
 from ident3d.factors import Factors
+from ident3d.files import open_regular
 from ident3d.latents import check_latents, latents_sha256, sample_latents
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
@@ -313,8 +314,10 @@ def _given(latents: npt.ArrayLike | Path, factors: Factors) -> npt.NDArray[np.fl
 
 def _load(path: Path) -> npt.NDArray[Any]:
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with open_regular(path):  # a pipe would be waited for
+            pass
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except NOT_AN_ARRAY as error:
         raise ValueError(f"{path} is not a .npy file of numbers: {error}") from error
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{path} is an archive of arrays; expected one array, as numpy.save writes it")

@@ -21,7 +21,7 @@ ABSENT = (
         "pooch",
         "pyarrow",
     ),
-    *("requests", "safetensors", "scipy", "tensorboard", "tqdm", "tyro"),
+    *("requests", "safetensors", "scipy", "tensorboard", "tqdm", "tyro", "urllib3"),
 )
 WITHOUT = f"""
 import importlib.machinery, runpy, sys

@@ -2,6 +2,9 @@
 
 import http.server
 import re
+import threading
+
+pause = threading.Event()  # never set: the tests replace time.sleep
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -12,12 +15,15 @@ class Server(http.server.ThreadingHTTPServer):
         ranges: whether it knows ranges.
         cuts: for the coming requests, after how many bytes the connection breaks; None does not.
         statuses: for the coming requests, a status to refuse with; None does not.
+        lengths: whether it tells how long a file is.
+        drips: for the coming requests, seconds between one byte and the next; None sends all at once.
         asked: (method, path, range) of every request so far.
     """
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.ranges, self.cuts, self.statuses, self.asked = {}, True, [], [], []
+        self.lengths, self.drips = True, []
 
     @property
     def url(self):
@@ -52,11 +58,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(data) - start))
+        if self.server.lengths:
+            self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
-        if body:
+        drip = self.server.drips.pop(0) if body and self.server.drips else None
+        if drip is not None:
+            self._drip(data[start:], drip)
+        elif body:
             cut = self.server.cuts.pop(0) if self.server.cuts else None
             self.wfile.write(data[start:] if cut is None else data[start : start + cut])
+
+    def _drip(self, data, seconds):
+        for k in range(20):
+            try:
+                self.wfile.write(data[k : k + 1])
+            except OSError:
+                return  # whoever asked has seen enough
+            pause.wait(seconds)
 
     def log_message(self, *args):
         pass

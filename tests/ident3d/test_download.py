@@ -182,6 +182,39 @@ def test_it_gives_up_when_nothing_new_comes_and_keeps_what_came(source, server, 
     assert len(ThreeDIdent(root)) == 12
 
 
+def test_a_server_that_drips_is_given_up_and_what_came_is_kept(source, server, tmp_path, waits, monkeypatch):
+    monkeypatch.setattr(ident3d.download, "_PACE_S", 0.1)
+    server.drips = [0.05] * 20
+    with pytest.raises(DatasetError, match=r"stopped at \d+ bytes \(\d+ bytes arrived in 0 seconds\).*kept in"):
+        download_published(tmp_path / "root", ["train"], source=server.url)
+    assert waits == [1, 3, 7, 15]
+    assert 0 < (tmp_path / "root" / "3dident_train.tar.part").stat().st_size < 200
+
+
+def test_a_file_of_unknown_length_is_fetched_and_one_without_an_end_is_not(source, server, tmp_path, monkeypatch):
+    server.lengths = False
+    download_published(tmp_path / "root", ["train"], source=server.url)
+    assert len(ThreeDIdent(tmp_path / "root")) == 12
+    monkeypatch.setattr(ident3d.download, "_MOST_BYTES", 5000)
+    with pytest.raises(DatasetError, match="does not end within 5,000 bytes"):
+        download_published(tmp_path / "other", ["train"], source=server.url)
+    server.lengths = True
+    with pytest.raises(DatasetError, match="more than any archive of images"):
+        download_published(tmp_path / "third", ["train"], source=server.url)
+
+
+def test_what_killed_downloads_left_is_removed(source, server, tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    for name in ("tmpabcd_123", "tmp00000000"):
+        (root / name).touch()
+    (root / "tmpmine").touch()
+    (root / "tmpabcdefgh").write_text("not empty")
+    download_published(root, ["train"], source=server.url)
+    there = {path.name for path in root.iterdir()}
+    assert there == {"train", ".download.lock", "tmpmine", "tmpabcdefgh"}
+
+
 def test_a_busy_server_is_asked_again(source, server, tmp_path, waits):
     server.statuses = [503, 429]
     download_published(tmp_path / "root", ["train"], source=server.url)
