@@ -1,8 +1,8 @@
 # ruff: noqa: INP001 - a script, not a package
 """The whole chain in a few minutes, on images that it renders itself: render, pair, train, embed, score, rank.
 
-Every step is a command line that is shown before it runs, and that can be typed as it is shown. What is there already
-is not made again: a demo that was killed goes on where it stopped, and a finished one shows its table once more.
+Every step is a command line, shown before it runs, that can also be typed. Finished steps are not repeated: a demo that
+was killed is resumed, and a finished one shows its table again.
 """
 
 import hashlib
@@ -101,7 +101,7 @@ class Demo:
         except Timeout:
             raise Ident3DError(f"another demo is at work in {self.out}") from None
         except KeyboardInterrupt:
-            _say("\nWhat is there is kept: started again, the demo goes on from here.\n")
+            _say("\nFinished steps are kept: the same command resumes the demo.\n")
             return commandline.EXIT_INTERRUPTED
         return commandline.EXIT_OK
 
@@ -121,7 +121,7 @@ class Story:
     seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def tell(self) -> None:
-        """Do everything that is not done yet, then say what came out and where it is."""
+        """Run the steps that are not done yet, then show the results."""
         with self._step("Render"):
             self.render()
         with self._step("Draw pairs"):
@@ -162,12 +162,12 @@ class Story:
         _say(
             f">>> data = ident3d.ThreeDIdent({self.images!r})\n"
             ">>> batch = ident3d.PositivePairs(data, ident3d.Normal(0.3), batch_size=64).batch(0)\n"
-            f"images {tuple(batch.x.shape)}; the latents of a pair are {distance:.2f} apart in the mean\n"
+            f"images {tuple(batch.x.shape)}; the latents of a pair are {distance:.2f} apart on average\n"
         )
         _call("ident3d", "info", self.images, "--conditional", ISOTROPIC, "--plot", self.place("realised.png"))
 
     def train(self, name: str) -> None:
-        """Train an encoder, or go on with it."""
+        """Train an encoder, or resume its training."""
         options, run = self.options, self.place("runs", name)
         if _is_newer(run / "report.html", run / "checkpoint.pt"):
             _say(f"{run} is trained already\n")
@@ -195,7 +195,7 @@ class Story:
         _call("ident3d", "score", submission, self.images)
 
     def rank(self) -> None:
-        """Begin a leaderboard with a track of its own, enter everybody, and build its page."""
+        """Create a leaderboard with a track for these images, add every encoder, and build its page."""
         board = self.place("leaderboard")
         if board.exists():
             shutil.rmtree(board)  # scoring again takes seconds, and nothing outdated is left
@@ -239,7 +239,7 @@ class Story:
         _say("".join(f"  {what:<20} {rows[what][0]:6.0f} {rows[what][1]:6.0f}\n" for what in rows))
 
     def show_scores(self) -> None:
-        """Show what every encoder has learned, beside the one that was not trained, and chance."""
+        """Show the scores of every encoder, of the untrained one, and the chance level."""
         entries = self._entries()
         groups = list(next(iter(entries.values())).results["r2"].per_group)
         _title(f"R2 on {self.options.test} images that no encoder has seen, in percent")
@@ -252,7 +252,7 @@ class Story:
         _say(_row("chance", *_percent(max(chances[0])), "", *_percent(max(chances[1])), *["" for _ in groups]))
         floor = entries["untrained"].results["r2"].high
         above = [name for name in TRAINED if entries[name].results["r2"].low > floor]
-        _say(f"\nThe intervals of {', '.join(above) or 'no encoder'} lie above that of the untrained one.\n")
+        _say(f"\nThe intervals of {', '.join(above) or 'no encoder'} are above that of the untrained one.\n")
 
     def _entries(self) -> dict[str, Any]:
         """Return the leaderboard's entries, the best first and the untrained one last."""
@@ -283,10 +283,10 @@ class Story:
         return self.options.out.joinpath(*names)
 
     def claim(self) -> None:
-        """Write down what the folder is made with, or check that it is made with the same.
+        """Write the settings of the demo into its folder, or check that they are the same.
 
         Raises:
-            Ident3DError: if it holds something else; what differs is named.
+            Ident3DError: if they differ, or the folder holds something else; the message names the differences.
         """
         settings = {name: value for name, value in asdict(self.options).items() if name != "out"}  # it may be moved
         now = {
@@ -300,7 +300,7 @@ class Story:
         again = f"make clean-demo removes demo-output; for another folder: rm -r {shlex.quote(str(out))}"
         if not path.is_file():
             if out.is_dir() and any(out.iterdir()):
-                raise Ident3DError(f"{out} holds something that is no demo: give another folder with --out")
+                raise Ident3DError(f"{out} holds something that is not a demo: give another folder with --out")
             write_text(path, json.dumps(now, indent=1) + "\n")
             return
         before = read_file(path, again)
@@ -320,15 +320,17 @@ class Story:
         _say("{}: {:.0f} s, {:.0f} s of a core\n".format(title, *self.seconds[title]))
 
 
-def _call(room: str, *arguments: object) -> None:
-    """Show a command line and run it in this process: whoever ends the demo ends the command, too."""
+def _call(package: str, *arguments: object) -> None:
+    """Show a command line and run it in this process, so that a signal that ends the demo ends the command too."""
     words = [str(argument) for argument in arguments]
-    _say(f"$ {PROGRAMS[room]} {shlex.join(words)}\n")
-    status = importlib.import_module(f"{room}.__main__").main(words)
+    _say(f"$ {PROGRAMS[package]} {shlex.join(words)}\n")
+    status = importlib.import_module(f"{package}.__main__").main(words)
     if status == commandline.EXIT_INTERRUPTED:
         raise KeyboardInterrupt
     if status != commandline.EXIT_OK:
-        raise Ident3DError(f"that command ended with status {status}; once it is mended, the demo goes on from there")
+        raise Ident3DError(
+            f"that command ended with exit status {status}; once its cause is fixed, the same command resumes the demo"
+        )
 
 
 def _is_newer(made: Path, *of: Path) -> bool:
@@ -357,8 +359,8 @@ def _versions() -> dict[str, str]:
 def _sources() -> str:
     """Return a checksum of the sources."""
     digest = hashlib.sha256()
-    for room in PROGRAMS:
-        for path in sorted((ROOT / room).rglob("*.py")):
+    for package in PROGRAMS:
+        for path in sorted((ROOT / package).rglob("*.py")):
             digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -383,7 +385,7 @@ def _title(text: str) -> None:
 
 def _say(text: str) -> None:
     sys.stdout.write(text)
-    sys.stdout.flush()  # the commands' messages go to the standard error, and shall stand in their order
+    sys.stdout.flush()  # keeps the order relative to the commands' messages on the standard error
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -392,5 +394,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends a job is Ctrl-C: no worker stays behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that no worker is left behind
     sys.exit(main())

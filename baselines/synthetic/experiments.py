@@ -1,9 +1,9 @@
-"""An experiment: where latents come from, how pairs of them are drawn, and what a model assumes of both.
+"""Experiments: a generative process of latents and pairs, and what a model assumes about it.
 
 An :class:`Experiment` puts a :class:`GenerativeProcess` (a space, a marginal, a conditional) beside a model: the space
 of the embeddings and an :class:`Objective`, the conditional that the loss assumes. The assumption is right where the
-two conditionals agree. An assumed conditional is any class with ``label`` and ``loss(dim)``; the papers' three are
-here.
+two conditionals agree. An assumed conditional is any class with ``label`` and ``loss(dim)``; the three of the papers
+are here.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Experiment:
 
     @property
     def model_label(self) -> str:
-        """The model as tables write it: its space, and the conditional that it assumes."""
+        """The model in tables: its space, and the conditional that it assumes."""
         return f"{self.model_space.capitalize()}, {'' if self.objective is None else self.objective.label}"
 
     @property
     def description(self) -> str:
-        """A text that tells experiments apart, all numbers included; results and checkpoints are filed under it."""
+        """A text with all settings, which identifies the experiment in results and checkpoints."""
         process = self.process
         shown = [process.space, process.marginal, self.model_space]
         if self.objective is None:  # the conditional plays no part
@@ -69,7 +69,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class GenerativeProcess:
-    """Where latents live, and what anchors and positives are drawn from.
+    """The space of the latents, and the distributions of anchors and positives.
 
     Attributes:
         space: the latents' space.
@@ -100,7 +100,7 @@ class GenerativeProcess:
 
 
 class Objective(Protocol):
-    """A conditional as the model assumes it, which fixes the loss."""
+    """The conditional that a model assumes, which determines the loss."""
 
     @property
     def label(self) -> str:
@@ -155,7 +155,7 @@ class LearnedAnisotropic:
     """A conditional exp(-(z_pos - z)^T Lambda (z_pos - z)) whose diagonal Lambda is learned, assumed by AnInfoNCE.
 
     Attributes:
-        precision: what every entry of Lambda starts at. Which factors an encoder finds is settled early: in four
+        precision: initial value of every entry of Lambda. Which factors an encoder finds is decided early: in four
             dimensions with Lambda 12.5 and 1.5, runs that started at 1 found all, and some that started at 2 or 3
             missed a style factor for good.
     """

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from baselines.encoders.networks import MLP_WIDTHS
 from baselines.encoders.outputs import OutputSpace, output_for
 from baselines.synthetic.experiments import ModelSpace
 from ident3d.randomness import torch_generator
@@ -33,9 +34,6 @@ __all__ = [
 CANDIDATES = 25_000
 LAYERS = 3
 NEGATIVE_SLOPE = 0.2
-
-HIDDEN = (10, 50, 50, 50, 50, 10)
-"""Widths of the encoder's hidden layers in units of the number of latents."""
 
 Initialisation = Literal["torch", "he"]
 
@@ -186,7 +184,7 @@ class StackedEncoder(nn.Module):
         super().__init__()
         self.space = space
         self.hidden_type = hidden_type
-        widths = [dim, *(dim * factor for factor in HIDDEN), dim]
+        widths = [dim, *(dim * width for width in MLP_WIDTHS), dim]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         generators = [torch_generator(seed, "synthetic/encoder") for seed in seeds]
         for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):

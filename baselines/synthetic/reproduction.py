@@ -1,4 +1,4 @@
-"""Reproduce a study: train what has no result yet, and write down what came of it beside what the paper reports."""
+"""Reproducing a study: train what has no result yet, and write the results next to those that the paper reports."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LOG = logging.getLogger("ident3d.baselines")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A study as far as it is reproduced.
+    """The results of a study so far.
 
     Attributes:
-        results: what came of its rows or points, by their numbers.
+        results: results of its rows or points, by number.
         markdown: its table, as in ``STUDY.md``.
-        path: ``STUDY.json``, which holds every score of every run.
+        path: path of ``STUDY.json``, which holds every score of every run.
     """
 
     results: Mapping[int, ExperimentResult]
@@ -49,26 +49,25 @@ def reproduce(
     supervised: bool = True,
     device: torch.device | str = "cpu",
 ) -> Reproduction:
-    """Train the rows or points of a study that have no result yet, and write the study anew after each.
+    """Train the rows or points of a study that have no result yet, and write the study again after each.
 
-    A training is kept once a minute; one that was interrupted goes on where it was, and one that is done is only read.
+    A checkpoint is written once a minute; an interrupted training is resumed, and a finished one is only read.
 
     Args:
-        study: the name of one of :data:`~baselines.synthetic.studies.STUDIES`, or a study of one's own.
-        budget: how its experiments are sized and trained; text as :func:`~baselines.synthetic.training.parse_budget`
-            takes it.
-        folder: gets ``STUDY.json``, ``STUDY.md`` and the plots; results that it holds already are kept.
-        checkpoints: folder that trainings are kept in and resumed from.
-        seeds: one a run; the runs of a row train side by side.
-        numbers: which rows or points, from 1; all of them where empty.
-        supervised: whether the tables' supervised models are trained too.
-        device: where.
+        study: a study, or the name of one of :data:`~baselines.synthetic.studies.STUDIES`.
+        budget: size and training of the experiments; or text for :func:`~baselines.synthetic.training.parse_budget`.
+        folder: folder of ``STUDY.json``, ``STUDY.md`` and the plots; results that it already holds are kept.
+        checkpoints: folder of the checkpoints that trainings are resumed from.
+        seeds: one per run; the runs of a row train side by side.
+        numbers: which rows or points, from 1; empty for all.
+        supervised: whether the supervised models of the tables are trained too.
+        device: device to train on.
 
     Returns:
         The study with the results of this call and of earlier ones.
 
     Raises:
-        ValueError: if there is no such study, budget or row.
+        ValueError: if the study, the budget or a row is unknown.
         Ident3DError: if a run diverges, or the results or checkpoints on disk are of another budget.
     """
     found: Study[Any] = STUDIES.find(study) if isinstance(study, str) else study
@@ -98,7 +97,7 @@ def _publish(
     budget: Budget,
     folder: Path,
 ) -> str:
-    """Write the Markdown and the plots of what is known so far; return the Markdown."""
+    """Write the Markdown and the plots of the results so far; return the Markdown."""
     text = f"# {study.title}\n\n{study.markdown(items, results)}\n{footer(results, asdict(budget))}"
     plots = study.draw(items, results, folder)
     text += "".join(f"\n![{plot.stem.replace('_', ' ')}]({plot.name})\n" for plot in plots)

@@ -1,8 +1,7 @@
-"""What came of experiments: kept as strict JSON, and what every study's tables and plots are made with.
+"""Results of experiments: their JSON file, and the parts of every study's tables and plots.
 
-An :class:`ExperimentResult` holds every score of every run of one row or point, with what it takes to judge them:
-command, machine, versions, load. Those of a study stand in one file, from which its Markdown and plots can be made
-anew.
+An :class:`ExperimentResult` holds every score of every run of one row or point, with its provenance: command, machine,
+versions, load. Those of a study are stored in one file, from which its Markdown and plots can be made again.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ __all__ = [
 
 _SCORE_NAMES = {"r2": "R2 up to affine maps", "mcc": "MCC"}
 _SCHEMA = 1
-_LIST_OF_NUMBERS = re.compile(r"(?<=\[)\n[\s\d.,eE+-]+(?=\])")  # a run's scores stand on one line
+_LIST_OF_NUMBERS = re.compile(r"(?<=\[)\n[\s\d.,eE+-]+(?=\])")  # the scores of a run are written on one line
 
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """What came of one row or point of a study.
+    """The result of one row or point of a study.
 
     Attributes:
-        number: its place in the study.
-        about: what it is, and what the paper reports, as plain data.
-        experiment: the experiment in full.
-        seeds: one a run.
-        history: what was seen while the runs trained.
+        number: its number in the study.
+        about: its description, and what the paper reports, as plain data.
+        experiment: full description of the experiment.
+        seeds: one per run.
+        history: the scores during training.
         identity: the scores of the observations themselves.
-        supervised: the scores of the supervised model; None where it was not trained.
+        supervised: the scores of the supervised model; None if it was not trained.
         provenance: command, machine, versions, time.
     """
 
@@ -132,7 +131,7 @@ def write_results(path: Path, study: str, budget: Mapping[str, Any], results: Ma
 
 
 def read_results(path: Path, study: str, budget: Mapping[str, Any]) -> dict[int, ExperimentResult]:
-    """Read the results of a study by their numbers; none where there is no file.
+    """Read the results of a study, by number; empty if there is no file.
 
     Raises:
         Ident3DError: if the file is of another study or budget, or cannot be read.
@@ -156,7 +155,7 @@ def read_results(path: Path, study: str, budget: Mapping[str, Any]) -> dict[int,
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """Return what somebody needs to know who compares results, as plain data."""
+    """Return how a result was made, for comparisons, as plain data."""
     arguments = sys.orig_argv[1:] if len(sys.orig_argv) > 1 else sys.argv
     return {
         "command": shlex.join(["python", *arguments]),

@@ -1,6 +1,6 @@
-"""Training on images: :func:`train` makes a run, :func:`embed` a submission of what it has learned.
+"""Training on images: :func:`train` produces a run, and :func:`embed` a submission from it.
 
-The names are loaded when they are first used, so that options can be read without loading torch.
+The names are loaded when they are first used, so that options can be parsed without loading torch.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""Checkpoints: all that a training needs to be resumed, in one file that is whole or not there.
+"""Checkpoints: everything that a training needs to be resumed, in one file that is written completely or not at all.
 
-A checkpoint holds tensors and plain data only, and what training they belong to. Reading one runs no code from it. The
-file is what ``torch.save`` writes, with the SHA-256 of its bytes in the comment that a zip archive may end in:
-``torch.load`` reads it as any other, and :func:`load_checkpoint` finds every flipped bit.
+A checkpoint holds only tensors and plain data, and the identity of the training that they belong to. Reading it runs no
+code from it. The file is what ``torch.save`` writes, with the SHA-256 of its bytes in the comment at the end of the zip
+archive: ``torch.load`` reads it as any other, and :func:`load_checkpoint` finds every flipped bit.
 """
 
 import hashlib
@@ -38,23 +38,23 @@ class DivergedError(Ident3DError):
 
 
 def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all; what was there before stays if it cannot be written.
+    """Write a checkpoint; if that fails, the previous one is left unchanged.
 
     Args:
-        path: the file; its folder is made.
-        identity: what the training is, as plain data; :func:`load_checkpoint` holds it against what is asked for.
-        state: what the training needs to be resumed, by name: tensors and plain data, nested in any way. "identity" is
-            not a name for any of it.
+        path: the file; its folder is created.
+        identity: identifies the training, as plain data; :func:`load_checkpoint` compares it.
+        state: what the training needs to be resumed, by name: tensors and plain data, nested in any way. The name
+            "identity" is reserved.
 
     Raises:
-        DivergedError: if a number in a tensor is NaN or infinite: such a state is not worth resuming from.
+        DivergedError: if a number in a tensor is NaN or infinite, so that there is no use in resuming.
         Ident3DError: if the file cannot be written, for example because the disk is full.
     """
     wrong = _not_finite(state)
     if wrong is not None:
         raise DivergedError(f"a checkpoint is not written: {wrong} holds numbers that are not finite")
     content = io.BytesIO()
-    # In memory first: on a full disk torch speaks of an unexpected position.
+    # In memory first: on a full disk, torch only reports an unexpected position.
     torch.save({"identity": dict(identity), **state}, content)
     signed = _signed(content.getvalue())
     try:
@@ -72,13 +72,13 @@ def load_checkpoint(
 
     Args:
         path: the file.
-        identity: the training that is asked for; None takes whatever the file holds. A file that does not say what
-            it belongs to is taken too: the first ones of runs on images did not.
-        device: where tensors are put.
+        identity: the expected training; None accepts any. A file without an identity is accepted too, because those of
+            the first runs on images have none.
+        device: device of the tensors.
 
     Raises:
-        FileNotFoundError: if the file is not there.
-        Ident3DError: if it is damaged, no checkpoint, of another training, or holds numbers that are not finite.
+        FileNotFoundError: if the file does not exist.
+        Ident3DError: if it is damaged, not a checkpoint, of another training, or holds numbers that are not finite.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint {path}")
@@ -86,18 +86,18 @@ def load_checkpoint(
     _check_signature(path, content)
     try:
         held = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
-    except Exception as error:  # torch and pickle raise whatever a damaged file makes them trip over
-        # Torch's own message is left to the traceback: it advises to read the file without weights_only.
-        raise Ident3DError(f"{path} is damaged, or no checkpoint of a training; {_REMEDY}") from error
+    except Exception as error:  # torch and pickle raise errors of many types for a damaged file
+        # Torch's own message stays in the traceback: it advises to read the file without weights_only.
+        raise Ident3DError(f"{path} is damaged, or not a checkpoint of a training; {_REMEDY}") from error
     if not isinstance(held, dict):
-        raise Ident3DError(f"{path} holds a {type(held).__name__}, and no checkpoint of a training; {_REMEDY}")
+        raise Ident3DError(f"{path} holds a {type(held).__name__}, not a checkpoint of a training; {_REMEDY}")
     own = held.pop("identity", None)
-    # The first checkpoints of runs on latents held all else under one name.
+    # The first checkpoints of runs on latents held everything else under one name.
     state: dict[str, Any] = held["state"] if set(held) == {"state"} else held
     if identity and own and own != dict(identity):
         raise Ident3DError(
-            f"{path} is the checkpoint of another training: it holds {own}, and {dict(identity)} was asked for; "
-            "remove it, or choose another folder"
+            f"{path} is the checkpoint of another training: expected {dict(identity)}, not {own}; remove it, or choose "
+            "another folder"
         )
     wrong = _not_finite(state)
     if wrong is not None:
@@ -106,7 +106,7 @@ def load_checkpoint(
 
 
 def _signed(content: bytes) -> bytes:
-    """Return an archive without a comment with the checksum of its bytes as the comment."""
+    """Return an archive that has no comment with the checksum of its bytes as its comment."""
     comment = _COMMENT + hashlib.sha256(content).hexdigest().encode()
     return content[:-2] + len(comment).to_bytes(2, "little") + comment
 
@@ -118,17 +118,17 @@ def _check_signature(path: Path, content: bytes) -> None:
         if _signed(content[: -_COMMENT_BYTES - 2] + b"\0\0") != content:
             raise damaged
         return
-    # Files written before there was a checksum of the whole: every member of the archive has one of its own.
+    # Files that were written before there was a checksum of the whole: every member of the archive has its own.
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if archive.testzip() is not None:
                 raise damaged
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, EOFError) as error:
-        raise Ident3DError(f"{path} is damaged, or no checkpoint of a training; {_REMEDY}") from error
+        raise Ident3DError(f"{path} is damaged, or not a checkpoint of a training; {_REMEDY}") from error
 
 
 def _not_finite(state: Any) -> str | None:
-    """Return the place of the first tensor in nested data that holds NaN or infinity; None if there is none."""
+    """Return the name of the first tensor in nested data that holds NaN or infinity; None if there is none."""
     for where, tensor in _tensors(state, ""):
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             return where
@@ -147,21 +147,21 @@ def _tensors(value: Any, where: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def load_state(module: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
-    """Load tensors into a module, or say which do not fit.
+    """Load tensors into a module.
 
     Args:
         module: the module.
         state: its tensors by name.
-        what: what is loaded, for the message.
+        what: name of what is loaded, for the message.
 
     Raises:
-        ValueError: if names or shapes differ; they are named.
+        ValueError: if names or shapes do not match; the message lists them.
     """
     own = module.state_dict()
     faults = [f"{key} is missing" for key in own if key not in state]
     faults += [f"{key} is not part of it" for key in state if key not in own]
     faults += [
-        f"{key} is {_described(state[key])} and must be {_described(own[key])}"
+        f"{key} is {_described(state[key])}, expected {_described(own[key])}"
         for key in own
         if key in state and _described(state[key]) != _described(own[key])
     ]
@@ -170,21 +170,21 @@ def load_state(module: nn.Module, state: Mapping[str, Tensor], what: str) -> Non
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Any], what: str) -> None:
-    """Load what an optimiser remembers of every parameter, or say what does not fit.
+    """Load the state that an optimiser keeps of every parameter.
 
-    Its own settings stay: a training may be resumed on another device, where they are kept in another way.
+    Its settings are not loaded: a training may be resumed on another device, where they have another type.
 
     Args:
         optimiser: the optimiser.
-        state: what its ``state_dict`` returned in the training before.
-        what: what is loaded, for the message.
+        state: what its ``state_dict`` returned in the earlier training.
+        what: name of what is loaded, for the message.
 
     Raises:
-        ValueError: if groups, parameters or shapes differ; they are named.
+        ValueError: if groups, parameters or shapes do not match; the message lists them.
     """
     own = optimiser.state_dict()["param_groups"]
     if not {"param_groups", "state"} <= set(state):
-        raise ValueError(f"{what} is not the state of an optimiser: it lacks param_groups or state")
+        raise ValueError(f"{what} is not the state of an optimiser: param_groups or state is missing")
     held, moments = state["param_groups"], state["state"]
     sizes, expected = ([len(group["params"]) for group in groups] for groups in (held, own))
     if sizes != expected:
@@ -197,7 +197,7 @@ def load_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Any], w
             continue
         shape = tuple(parameters[number].shape)
         faults += [
-            f"{name} of parameter {number} is {_described(value)} and must be {shape}"
+            f"{name} of parameter {number} is {_described(value)}, expected {shape}"
             for name, value in remembered.items()
             if isinstance(value, Tensor) and value.ndim > 0 and tuple(value.shape) != shape
         ]
@@ -220,14 +220,14 @@ def _refuse(faults: list[str], what: str) -> None:
 class Checkpoint:
     """The state of a run on images after a step.
 
-    The data need no state of their own: batch b of a stream depends on the seed and b alone, so the step is the
-    position. Nothing else draws random numbers after the encoder is built.
+    The data need no state: batch b of a stream depends on the seed and b alone, so the step is the position. Nothing
+    else draws random numbers after the encoder is built.
 
     Attributes:
-        step: steps done.
-        encoder: the encoder's tensors by name.
-        loss: the loss's tensors by name.
-        optimiser: the optimiser's state.
+        step: number of steps done.
+        encoder: tensors of the encoder by name.
+        loss: tensors of the loss by name.
+        optimiser: state of the optimiser.
     """
 
     step: int

@@ -1,4 +1,4 @@
-"""The data of a run: a training and a validation part of the train split, and the stream of pairs."""
+"""The data of a run: the training and validation parts of the train split, and the stream of pairs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class DatasetPart:
     Attributes:
         rows: the rows.
         latents: (N, d) float32.
-        factors: what the columns of the latents are.
-        positives: the same rows of the dataset's exact positives, or None where it has none.
+        factors: the factors that the columns of the latents hold.
+        positives: the same rows of the dataset's exact positives; None if it has none.
     """
 
     def __init__(self, data: PairData, rows: Tensor) -> None:
@@ -81,23 +81,23 @@ class SingleImages(StoredPairs):
 
 
 def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[DatasetPart, DatasetPart]:
-    """Split the train split into what is trained on and what is validated on.
+    """Split the train split into a training part and a validation part.
 
     Args:
         data: the train split, of N images.
-        validation: images to hold out, at most half of them.
+        validation: number of images to hold out, at most half of them.
         seed: seed of the run.
 
     Returns:
-        The training part and the validation part, which share no row.
+        The training part and the validation part, which are disjoint.
 
     Raises:
-        ValueError: if the dataset is too small for it.
+        ValueError: if the dataset is too small.
     """
     if validation < 1 or 2 * validation > len(data):
         raise ValueError(
-            f"the dataset has {len(data)} images, of which at least 1 and at most half are held out for validation, "
-            f"not {validation}; choose --validation or render more"
+            f"the dataset has {len(data)} images, of which at least 1 and at most half can be held out for validation, "
+            f"not {validation}; choose another --validation or render more"
         )
     order = torch.randperm(len(data), generator=torch_generator(seed, "training/validation"))
     held_out, rest = order[:validation].sort().values, order[validation:].sort().values
@@ -105,11 +105,11 @@ def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[Dat
 
 
 def pair_conditional(recipe: Recipe, data: ThreeDIdent) -> Conditional | None:
-    """Return what positives are drawn from: the recipe's conditional, or the one that exact pairs were rendered with.
+    """Return the conditional of the positives: the recipe's, or the one that exact pairs were rendered with.
 
     Returns:
-        The conditional; None where there are no pairs, they are augmented, or nothing says what they were drawn from.
-        None, too, for rendered pairs whose manifest names a class that is not loaded: a manifest imports no module.
+        The conditional; None if there are no pairs, they are augmented, or their conditional is unknown. None, too, for
+        rendered pairs whose manifest names a class that is not loaded, because a manifest imports no module.
 
     Raises:
         ValueError: if the conditional cannot be read.
@@ -125,7 +125,7 @@ def pair_conditional(recipe: Recipe, data: ThreeDIdent) -> Conditional | None:
 
 
 def true_precision(conditional: Conditional | None, dim: int) -> npt.NDArray[np.float64] | None:
-    """Return the (dim,) diagonal of Lambda that a normal conditional stands for; None for others."""
+    """Return the (dim,) diagonal of Lambda of a normal conditional; None for other conditionals."""
     if isinstance(conditional, Normal):
         return 1 / (2 * np.broadcast_to(np.asarray(conditional.sigma, dtype=np.float64), dim) ** 2)
     if isinstance(conditional, AnisotropicNormal):
@@ -134,10 +134,10 @@ def true_precision(conditional: Conditional | None, dim: int) -> npt.NDArray[np.
 
 
 def content_and_style(conditional: Conditional | None, dim: int) -> dict[str, list[int]]:
-    """Return the columns that vary little within a pair ("content") and much ("style").
+    """Return the columns that vary little within a pair, "content", and those that vary much, "style".
 
     Returns:
-        Nothing where the conditional has not exactly two scales.
+        The columns by these names; empty unless the conditional is normal with exactly two scales.
     """
     precision = true_precision(conditional, dim)
     kinds = [] if precision is None else sorted(set(precision.tolist()), reverse=True)
@@ -156,15 +156,15 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
 
     Args:
         recipe: the recipe.
-        part: what is trained on.
-        data: the dataset that it is part of, whose factors a conditional may name.
+        part: the training part.
+        data: the whole dataset, whose factors a conditional may name.
         seed: seed of the run.
         batch_size: pairs in a batch of this process.
 
     Raises:
-        ValueError: if the conditional cannot be read or is not one of the latents' box, or the part is smaller than a
-            batch.
-        DatasetError: if exact pairs are asked of a dataset without them.
+        ValueError: if the conditional cannot be read or is not defined on the box of the latents, or the part is
+            smaller than a batch.
+        DatasetError: if the dataset lacks the exact pairs that the recipe needs.
     """
     if len(part) < batch_size:
         raise ValueError(
@@ -185,19 +185,19 @@ def build_stream(recipe: Recipe, part: DatasetPart, data: ThreeDIdent, seed: int
 
 
 def matching_index(conditional: Conditional, data: PairData, *, in_own_metric: bool) -> PairIndex:
-    """Return what matches draws from a conditional to the images of a dataset.
+    """Return the index that matches draws from a conditional to the images of a dataset.
 
     Args:
-        conditional: the distribution of positives.
+        conditional: the conditional of the positives.
         data: the dataset, or a part of one.
         in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
 
     Raises:
-        ValueError: if the conditional is not one of the latents' box.
+        ValueError: if the conditional is not defined on the box of the latents.
     """
     space = Box(len(data.factors))
     conditional.check(space)
     scale = conditional.displacement_std(space) if in_own_metric else None
-    # Both are exact and give the same matches; one needs FAISS, the other is slow on large datasets without a GPU.
+    # Both are exact and give the same matches; "exact" needs FAISS, and "torch" is slow for many images without a GPU.
     backend = "exact" if find_spec("faiss") is not None else "torch"
     return PairIndex(data.latents, backend, scale, factors=data.factors)

@@ -1,4 +1,4 @@
-"""A split's embeddings as a submission: by a run, by an encoder from a file or from Python, or by an untrained one.
+"""Embedding a split as a submission: with a run, an encoder from a file or from Python, or an untrained one.
 
 :func:`embed` is what ``python -m baselines embed`` calls.
 """
@@ -27,7 +27,10 @@ from ident3d.submission import Compute, Metadata
 
 __all__ = ["embed"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("ident3d.baselines")
+
+_DESCRIPTIONS = ("name", "method", "architecture", "training_data", "conditional")
+_FIELDS = {"architecture": "encoder"}  # names of fields of the metadata, where they differ from those of options
 
 
 def embed(
@@ -43,14 +46,13 @@ def embed(
     """Embed a split, and write a submission.
 
     Args:
-        encoder: folder of a run; a file of an encoder that ends in .onnx, .pt or .ts; the name of an encoder that
-            nobody trains, one of :data:`~baselines.encoders.untrained.UNTRAINED`; or a module. A file or a folder of
-            such a name is written with its folder, as ``./pixels``. Files and modules take (B, 3, H, W) float32 RGB in
-            [0, 1].
+        encoder: folder of a run; file of an encoder that ends in .onnx, .pt or .ts; name of an untrained encoder, one
+            of :data:`~baselines.encoders.untrained.UNTRAINED`; or a module. A file or folder of such a name is written
+            with its path, as ``./pixels``. Files and modules take (B, 3, H, W) float32 RGB in [0, 1].
         root: folder of the dataset, in any layout; "sample" is the one inside the package.
-        about: what the submission says about itself. A run and an untrained encoder know what is left out.
-        out: the submission: a folder, or an archive that ends in .zip.
-        split: the split that is embedded.
+        about: the description of the submission. Runs and untrained encoders fill in what is left out.
+        out: the submission to write: a folder, or an archive that ends in .zip.
+        split: the split to embed.
         seed: seed of an untrained encoder, or of the training of a file or a module; a run knows its own.
         device: "auto", "cpu", "cuda" or "cuda:N".
 
@@ -58,9 +60,9 @@ def embed(
         The submission, as it was written.
 
     Raises:
-        FileNotFoundError: if there is no such encoder or dataset.
-        ValueError: if the encoder does not fit, or something has to be said about it.
-        Ident3DError: if the encoder's file or the run's checkpoint is damaged.
+        FileNotFoundError: if the encoder or the dataset does not exist.
+        ValueError: if the encoder cannot be used, or a part of its description is missing.
+        Ident3DError: if the file of the encoder or the checkpoint of the run is damaged.
     """
     _check(encoder, about, seed)
     data = ThreeDIdent(root, split=split)
@@ -79,21 +81,17 @@ def embed(
     return Submission.write(Path(out), embeddings, data.ids, metadata)
 
 
-_DESCRIPTIONS = ("name", "method", "architecture", "training_data", "conditional")
-_FIELDS = {"architecture": "encoder"}  # of the metadata, where it has another name than the option
-
-
 def _check(encoder: str | Path | nn.Module, about: About, seed: int) -> None:
-    """Raise before anything is read if the encoder is not there, or too little is said about it."""
+    """Raise, before anything is read, if the encoder does not exist or its description is incomplete."""
     if isinstance(encoder, str) and encoder in UNTRAINED:
         UNTRAINED[encoder].check_seed(seed)
         if Path(encoder).exists():
-            _LOG.info("%s is the encoder of that name; ./%s is what lies here", encoder, encoder)
+            _LOG.info("%s is the untrained encoder of that name; the file or folder is ./%s", encoder, encoder)
         return
     if not isinstance(encoder, nn.Module):
         if not Path(encoder).exists():
             raise FileNotFoundError(
-                f"there is no encoder {encoder}, neither a folder nor a file, nor is it one of {', '.join(UNTRAINED)}"
+                f"there is no encoder {encoder}; expected the folder of a run, a file, or one of {', '.join(UNTRAINED)}"
             )
         if Path(encoder).is_dir():
             return
@@ -101,7 +99,7 @@ def _check(encoder: str | Path | nn.Module, about: About, seed: int) -> None:
     if missing:
         what = type(encoder).__name__ if isinstance(encoder, nn.Module) else encoder
         options = ", ".join("--" + name.replace("_", "-") for name in missing)
-        raise ValueError(f"{what} does not say what it is: give {options}")
+        raise ValueError(f"{what} has no description of its own: give {options}")
 
 
 def _load(

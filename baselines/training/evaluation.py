@@ -1,4 +1,4 @@
-"""Scoring an encoder during a training."""
+"""Scores of an encoder during training."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -24,17 +24,17 @@ def score_factors(
     ids: npt.NDArray[np.int64] | None = None,
     protocol: str = DEFAULT_PROTOCOL,
 ) -> dict[str, dict[str, float]]:
-    """Score embeddings by what every training is watched by.
+    """Score embeddings by R2 and MCC, the metrics that are watched during training.
 
     Args:
         latents: (N, k) latents.
         embeddings: (N, d) embeddings of the same rows.
-        factors: what the columns of the latents are.
-        ids: (N,) ids that decide the halves; the row numbers where None.
+        factors: the factors that the columns of the latents hold.
+        ids: (N,) ids that determine the halves; the row numbers where None.
         protocol: name of the protocol.
 
     Returns:
-        "r2" and "mcc", each a number for every factor by its name.
+        "r2" and "mcc", each with a number per factor by name.
 
     Raises:
         ValueError: if an embedding is not finite, or there are too few rows.
@@ -47,7 +47,7 @@ def score_factors(
 
 
 def check_can_evaluate(part: DatasetPart) -> None:
-    """Raise ValueError if a part cannot be scored, being too small: before a training, not at its first evaluation."""
+    """Raise ValueError if a part is too small to be scored: before a training, not at its first evaluation."""
     try:
         affine_r2(part.latents, part.latents, part.rows.numpy(), factors=part.factors)
     except ValueError as error:
@@ -63,7 +63,7 @@ def evaluate(
         encoder: the encoder.
         part: the part.
         device: where the encoder is.
-        groups: columns of factors whose mean is wanted too, by a name that no factor has.
+        groups: columns of groups of factors whose means are returned too, by names that no factor has.
 
     Returns:
         "r2" and "mcc", means over the factors, and "r2/NAME" and "mcc/NAME" of each group and factor.

@@ -1,4 +1,4 @@
-"""Encoders as files that carry everything they need; :func:`ident3d.embedding.load_encoder` reads ONNX.
+"""Export of encoders to self-contained files; :func:`ident3d.embedding.load_encoder` reads those in ONNX.
 
 :func:`export_run` is what ``python -m baselines export`` calls.
 """
@@ -27,7 +27,7 @@ def export_onnx(encoder: nn.Module, path: Path, resolution: int) -> None:
     Args:
         encoder: the encoder, on the CPU, in evaluation mode.
         path: the file.
-        resolution: R, in pixels; B stays free.
+        resolution: R, in pixels; B may be any number.
 
     Raises:
         MissingDependencyError: if onnxscript is not installed.
@@ -73,15 +73,15 @@ def export_run(run: Run, out: Path) -> dict[str, Any]:
         out: the file, which ends in .onnx or .safetensors.
 
     Returns:
-        What was exported: "encoder", the file; "resolution", the pixels a side that were trained on; and "step".
+        What was exported: "encoder", the file; "resolution", the pixels per side of the training images; and "step".
 
     Raises:
         ValueError: if the file has another suffix.
         FileNotFoundError: if there is no run, or no checkpoint yet.
-        MissingDependencyError: if what writes the file is not installed.
+        MissingDependencyError: if the package that writes the file is not installed.
     """
     if out.suffix not in {".onnx", ".safetensors"}:
-        raise ValueError(f"an encoder is exported to a file that ends in .onnx or .safetensors, not {out}")
+        raise ValueError(f"expected a file that ends in .onnx or .safetensors, not {out}")
     encoder, checkpoint = run.encoder()
     record = run.record()
     if out.suffix == ".onnx":

@@ -1,4 +1,4 @@
-"""Information: how much of what two views share an encoder keeps, on pairs like those that it was trained on."""
+"""Mutual information between two views: how much of it an encoder keeps, on pairs like those that it was trained on."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["KeptInformation", "kept_information", "run_information"]
 
 @dataclass(frozen=True)
 class KeptInformation:
-    """What the embeddings of two views share, beside what their latents share, in nats.
+    """Mutual information between the embeddings of two views, and between their latents, in nats.
 
     Attributes:
-        conditional: the distribution of the positives, as text.
-        images: number of images that pairs were made of; each is the anchor of one pair.
-        is_matched: whether positives are the nearest stored images to a draw, and not rendered for their anchor.
-        embeddings: the estimate of what the embeddings share. ``true`` is what uniform latents share with draws from
-            the conditional; None where the dataset's are visibly not uniform or not independent.
-        latents: the same estimate, made of the latents of the same pairs: what a perfect encoder would get.
+        conditional: the conditional of the positives, as text.
+        images: number of images; each is the anchor of one pair.
+        is_matched: whether positives are the nearest stored images to a draw, not images rendered for their anchor.
+        embeddings: the estimate for the embeddings. Its ``true`` is the information that uniform latents share with
+            draws from the conditional; None if the latents of the dataset are clearly not uniform and independent.
+        latents: the same estimate for the latents of the same pairs, which a perfect encoder would reach.
     """
 
     conditional: str
@@ -49,12 +49,12 @@ class KeptInformation:
 
     @property
     def matching_cap(self) -> float | None:
-        """The logarithm of ``images``: pairs matched among so many carry no more. None for rendered pairs."""
+        """The logarithm of ``images``, the most that matched pairs can share; None for rendered pairs."""
         return math.log(self.images) if self.is_matched else None
 
     @property
     def share_of_latents(self) -> float | None:
-        """The embeddings' estimate over the latents'; None where the latents' pairs are not told apart at all."""
+        """The estimate for the embeddings over that for the latents; None if the latter is not positive."""
         return self.embeddings.estimate / self.latents.estimate if self.latents.estimate > 0 else None
 
     def to_json(self) -> dict[str, Any]:
@@ -104,25 +104,25 @@ def kept_information(
     seed: int = 0,
     items: int = 4096,
 ) -> KeptInformation:
-    """Estimate how much information about each other an encoder leaves in the two views of a pair.
+    """Estimate the mutual information between an encoder's embeddings of the two views of a pair.
 
-    Every image is the anchor of one pair. Half of the pairs fit the critic of the estimate, the other half is
-    scored; see :func:`ident3d.metrics.information`.
+    Every image is the anchor of one pair. The critic of the estimate is fitted on half of the pairs, and the other half
+    is scored; see :func:`ident3d.metrics.information`.
 
     Args:
         encoder: maps (B, 3, H, W) float RGB in [0, 1] to (B, d), in evaluation mode.
         data: the split.
-        conditional: the distribution of the positives.
-        device: where the encoder is.
-        is_matched: whether positives are matched to draws from the conditional; or are the rendered ones.
+        conditional: the conditional of the positives.
+        device: device of the encoder.
+        is_matched: whether positives are matched to draws from the conditional, or else the rendered ones.
         in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
         seed: seed of the draws.
-        items: number of items that a positive is told apart from; fewer where the split has fewer.
+        items: number of items that a positive is told apart from; fewer if the split has fewer.
 
     Raises:
-        ValueError: if the conditional is not one of the latents' box or makes pairs independent, or there are too few
-            images for the width.
-        DatasetError: if rendered pairs are asked of a dataset without them.
+        ValueError: if the conditional is not defined on the box of the latents or makes pairs independent, or there are
+            too few images for the width of the embeddings.
+        DatasetError: if rendered pairs are requested of a dataset without them.
     """
     true = _true(conditional, data)
     latents = data.latents
@@ -157,36 +157,36 @@ def run_information(
     seed: int = 0,
     device: str = "auto",
 ) -> tuple[int, KeptInformation]:
-    """Estimate what the encoder of a run's last checkpoint keeps, on pairs like those that it was trained on.
+    """Estimate the information that the encoder of a run's last checkpoint keeps, on pairs like its training pairs.
 
     Args:
         run: the run.
         root: folder of the dataset, in any layout; "sample" is the one inside the package.
-        split: the split that pairs are made of.
-        conditional: match pairs under this distribution, as text, whatever the run was trained on; None for its own.
-        items: number of items that a positive is told apart from; fewer where the split has fewer.
+        split: the split that pairs are taken from.
+        conditional: match pairs under this conditional, as text, whatever the run was trained on; None for its own.
+        items: number of items that a positive is told apart from; fewer if the split has fewer.
         seed: seed of the draws that are matched.
         device: "auto", "cpu", "cuda" or "cuda:N".
 
     Returns:
-        The checkpoint's step, and what the encoder keeps.
+        The step of the checkpoint, and the information.
 
     Raises:
-        ValueError: if the run has no pairs whose information is known and none are given, or :func:`kept_information`
+        ValueError: if the run has no pairs with a known conditional and none is given, or :func:`kept_information`
             cannot measure it.
         DatasetError: if the run is on rendered pairs, and the dataset has none.
     """
     if items < 2:
-        raise ValueError(f"a positive is told apart from at least one other item: --items is 2 or more, not {items}")
+        raise ValueError(f"expected --items of 2 or more, the positive and one other, not {items}")
     recipe = run.recipe()
     data = ThreeDIdent(root, split=split)
-    law = _pairs_of(recipe, data) if conditional is None else parse(conditional, data.factors)
+    of_pairs = _conditional_of(recipe, data) if conditional is None else parse(conditional, data.factors)
     with place(device) as placement, torch.inference_mode():
         encoder, checkpoint = run.encoder(placement.device)
         found = kept_information(
             encoder,
             data,
-            law,
+            of_pairs,
             placement.device,
             is_matched=conditional is not None or recipe.pairs == "matched",
             in_own_metric=recipe.match_in_own_metric,
@@ -196,9 +196,9 @@ def run_information(
     return checkpoint.step, found
 
 
-def _pairs_of(recipe: Recipe, data: ThreeDIdent) -> Conditional:
+def _conditional_of(recipe: Recipe, data: ThreeDIdent) -> Conditional:
     if recipe.pairs in {"single", "augmented"}:
-        raise ValueError(f"{recipe.name} has no pairs whose information is known: give --conditional to match some")
+        raise ValueError(f"{recipe.name} has no pairs with a known conditional: give --conditional to match some")
     conditional = pair_conditional(recipe, data)
     if conditional is None:
         raise DatasetError(
@@ -211,18 +211,18 @@ def _pairs_of(recipe: Recipe, data: ThreeDIdent) -> Conditional:
 def _true(conditional: Conditional, data: ThreeDIdent) -> float | None:
     true = true_mutual_information(conditional, Box(len(data.factors)))
     if not true > 0:
-        raise ValueError(f"the two latents of a pair are independent under {conditional}: nothing is shared")
+        raise ValueError(f"the latents of a pair are independent under {conditional} and share no information")
     return true if _looks_uniform(data.latents) else None
 
 
 def _looks_uniform(latents: Tensor) -> bool:
-    """Return whether factors are uniform on [-1, 1] and uncorrelated, as far as a sample of this size can tell."""
+    """Return whether the factors look uniform on [-1, 1] and uncorrelated, as far as a sample of this size shows."""
     z = latents.double()
     steps = torch.arange(len(z) + 1, dtype=torch.float64)[:, None] / len(z)
     expected = (z.sort(dim=0).values + 1) / 2
     largest = torch.maximum((expected - steps[:-1]).abs(), (expected - steps[1:]).abs()).max()
     correlations = torch.corrcoef(z.T).reshape(z.shape[1], -1).fill_diagonal_(0)
-    # Kolmogorov's and the normal quantile at one in a million: what is uniform is hardly ever taken for something else.
+    # Quantiles of Kolmogorov's and the normal distribution at one in a million: uniform latents hardly ever fail.
     return bool(largest < math.sqrt(math.log(2e6) / (2 * len(z)))) and bool(
         correlations.abs().max() < 5 / math.sqrt(len(z))
     )

@@ -26,19 +26,18 @@ from ident3d.errors import Ident3DError
 
 __all__ = ["Batch", "Prefetcher", "Trainer", "WritesMetrics"]
 
-_SHOWN = {"loss": "loss", "r2": "R2", "images_per_second": "images/s"}
-
 Item = TypeVar("Item")
 
+_SHOWN = {"loss": "loss", "r2": "R2", "images_per_second": "images/s"}
 _POLL_SECONDS = 0.1
 
 
 class Prefetcher(Generic[Item]):
-    """Take items from an iterable in a thread, a few in advance; a context manager.
+    """Takes items from an iterable in a thread, a few in advance; a context manager.
 
     Args:
-        items: where items come from; only the thread touches it.
-        ahead: how many may wait.
+        items: the iterable; only the thread uses it.
+        ahead: how many items to take in advance.
 
     Attributes:
         waited: seconds that the consumer has waited for items.
@@ -80,7 +79,7 @@ class Prefetcher(Generic[Item]):
                 if not self._put(item):
                     return
             self._put(None)
-        except Exception as error:  # noqa: BLE001 - it belongs to the consumer, who raises it
+        except Exception as error:  # noqa: BLE001 - it is raised in the consumer
             self._put(error)
 
     def _put(self, item: Item | BaseException | None) -> bool:
@@ -94,7 +93,7 @@ class Prefetcher(Generic[Item]):
 
 
 class Batch(Protocol):
-    """What the loop takes of a batch; :class:`ident3d.pairs.PairBatch` is one."""
+    """What the loop needs of a batch, such as :class:`ident3d.pairs.PairBatch`."""
 
     @property
     def x(self) -> Tensor:
@@ -110,10 +109,10 @@ class Batch(Protocol):
 
 
 class WritesMetrics(Protocol):
-    """Where metrics go; :class:`~baselines.training.progress.Logbook` is one."""
+    """Records metrics, such as :class:`~baselines.training.progress.Logbook`."""
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Write down numbers about a step."""
+        """Write the metrics of a step."""
 
 
 @dataclass
@@ -123,10 +122,10 @@ class Trainer:
     Args:
         model: the model, on its device.
         optimiser: its optimiser.
-        placement: where it is trained.
-        checkpoint_path: the file of the last checkpoint.
+        placement: device, precision and processes.
+        checkpoint_path: file of the last checkpoint.
         compiled: whether the encoder is compiled.
-        identity: what the training is, as plain data: checkpoints of another are refused.
+        identity: identifies the training, as plain data; checkpoints of others are refused.
     """
 
     model: TrainedModel
@@ -163,12 +162,12 @@ class Trainer:
 
         Args:
             batches: the batches of the steps after ``step``, in order.
-            schedule: when what happens.
-            logbook: where metrics go; the first process writes.
+            schedule: when to log, to evaluate and to write checkpoints.
+            logbook: records metrics, in the first process.
             evaluate: scores the encoder; called in the first process.
 
         Raises:
-            DivergedError: if the loss is NaN or infinite; the step and the last good checkpoint are named.
+            DivergedError: if the loss is NaN or infinite; the message names the step and the last good checkpoint.
         """
         steps, intervals = int(schedule.length), schedule.intervals
         if self.step >= steps:
@@ -204,7 +203,7 @@ class Trainer:
         """Write a checkpoint of this step.
 
         Raises:
-            DivergedError: if a weight is NaN or infinite, which no loss has shown yet.
+            DivergedError: if a weight is NaN or infinite, which the loss has not shown yet.
         """
         state = self.model.encoder.state_dict(), self.model.loss.state_dict(), self.optimiser.state_dict()
         try:
@@ -217,7 +216,7 @@ class Trainer:
         return self.placement.is_first
 
     def _forward(self) -> nn.Module:
-        # Wrappers are made of the model, not in its place: a checkpoint never sees their names.
+        # The model itself is not wrapped, so that its checkpoints never hold the names of wrappers.
         model = TrainedModel(self.model.encoder, self.model.loss)
         if self.compiled:
             model.encoder = torch.compile(model.encoder)  # type: ignore[assignment]  # it is a module, typed as a callable
@@ -241,7 +240,7 @@ class Trainer:
         return self.model.loss.views * len(batch.x) * self.placement.world_size
 
     def _mean_loss(self, losses: list[Tensor]) -> float:
-        # Looked at once in a while and not at each step, for which a GPU would have to wait.
+        # Read once per line of metrics and not at each step, which would synchronise with the GPU.
         values = torch.stack(losses).tolist()
         for offset, value in enumerate(values):
             if not math.isfinite(value):
@@ -263,9 +262,9 @@ class Trainer:
 
 @contextmanager
 def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN look for the fastest convolution, which images of one size are worth.
+    """Let cuDNN search for the fastest convolutions, which pays off for images of one size.
 
-    ``torch.backends.cudnn.flags`` would also set back what the user chose of precision and determinism.
+    ``torch.backends.cudnn.flags`` would also reset the user's choice of precision and determinism.
     """
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True

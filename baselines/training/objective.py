@@ -1,4 +1,4 @@
-"""The objective of a recipe: its encoder, and its loss on a batch's embeddings and latents."""
+"""The objective of a recipe: its encoder, its loss, and their optimiser."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -25,17 +25,17 @@ __all__ = [
 
 
 def embedding_space(recipe: Recipe, dim: int) -> OutputSpace:
-    """Return the space of a recipe's embeddings, of as many dimensions as there are factors."""
+    """Return the space of a recipe's embeddings, with ``dim`` dimensions."""
     kinds: dict[str, type[OutputSpace]] = {"unbounded": Unbounded, "box": Box, "sphere": Sphere}
     return kinds[recipe.space](dim)
 
 
 class EncoderWithOutput(nn.Module):
-    """An encoder that gives any (B, d) numbers, and the step into the space of the embeddings after it.
+    """An encoder with unconstrained (B, d) output, followed by a map into the space of the embeddings.
 
     Args:
         body: the encoder.
-        output: the step, from :func:`~baselines.encoders.output_for`.
+        output: the map, from :func:`~baselines.encoders.output_for`.
     """
 
     def __init__(self, body: nn.Module, output: nn.Module) -> None:
@@ -54,17 +54,17 @@ class EncoderWithOutput(nn.Module):
 def build_encoder(recipe: Recipe, dim: int, resolution: int, seed: int) -> nn.Module:
     """Return a recipe's encoder, untrained; its weights depend on the seed only.
 
-    One batch of two images is tried on it, so that an encoder that does not fit is found before a training starts.
+    It is tried on a batch of two images, so that an unsuitable encoder is found before a training starts.
 
     Args:
         recipe: the recipe.
         dim: number of embedding dimensions d.
-        resolution: pixels a side of the images.
+        resolution: pixels per side of the images.
         seed: seed of the run.
 
     Raises:
-        ValueError: if there is no such encoder, it takes other options, or does not map images to (B, d) embeddings.
-        TypeError: if it is not a ``torch.nn.Module``, or gives something else than a floating-point tensor.
+        ValueError: if the encoder or one of its options is unknown, or it does not map images to (B, d) embeddings.
+        TypeError: if it is not a ``torch.nn.Module``, or does not return a floating-point tensor.
     """
     what = f"the encoder {recipe.encoder!r}"
     builder = ENCODERS.find(recipe.encoder)
@@ -73,7 +73,7 @@ def build_encoder(recipe: Recipe, dim: int, resolution: int, seed: int) -> nn.Mo
     with seeded_weights(seed):
         encoder = _build(builder, what, "--encoder-options", offered, recipe.encoder_options)
         if not isinstance(encoder, nn.Module):
-            raise TypeError(f"{what} makes an object of type {type(encoder).__name__}, expected a torch.nn.Module")
+            raise TypeError(f"{what} returns an object of type {type(encoder).__name__}, expected a torch.nn.Module")
         _try(encoder, what, dim, resolution)
         if "space" in _Arguments.of(builder).names:
             return encoder
@@ -81,7 +81,7 @@ def build_encoder(recipe: Recipe, dim: int, resolution: int, seed: int) -> nn.Mo
 
 
 def describe_encoder(encoder: nn.Module, recipe: Recipe) -> str:
-    """Return what a recipe's encoder is, in words: its own ``architecture`` if it has one, or its name and options."""
+    """Describe a recipe's encoder: by its ``architecture`` if it has one, or else by its name and options."""
     options = ", ".join(f"{name}={value!r}" for name, value in recipe.encoder_options.items())
     named = f"{recipe.encoder}({options})" if options else recipe.encoder
     return f"{getattr(encoder, 'architecture', named)}, {recipe.space} output"
@@ -92,11 +92,11 @@ def build_loss(recipe: Recipe, dim: int, *, across_processes: bool = False) -> L
 
     Args:
         recipe: the recipe.
-        dim: dimensions of the embeddings.
-        across_processes: whether other processes' batches serve as negatives too.
+        dim: number of embedding dimensions.
+        across_processes: whether the batches of other processes serve as negatives too.
 
     Raises:
-        ValueError: if there is no such loss, or it takes other options.
+        ValueError: if the loss or one of its options is unknown.
     """
     offered = {
         "dim": dim,
@@ -114,15 +114,15 @@ def build_loss(recipe: Recipe, dim: int, *, across_processes: bool = False) -> L
 def _build(
     builder: Callable[..., Any], what: str, flag: str, offered: Mapping[str, Any], own: Mapping[str, Any]
 ) -> Any:
-    """Call a builder with those of the offered arguments that it names, and with all options of its own."""
+    """Call a builder with those of the offered arguments that it names, and with all of its own options."""
     if not callable(builder) or isinstance(builder, nn.Module):
-        raise TypeError(f"{what} is a {type(builder).__name__}, expected a function or a class that makes one")
+        raise TypeError(f"{what} is a {type(builder).__name__}, expected a function or a class that returns a module")
     taken = _Arguments.of(builder)
     unknown = [] if taken.takes_any else [name for name in own if name not in taken.names]
     if unknown:
         others = [name for name in taken.names if name not in offered]
         choice = f"choose from {', '.join(sorted(others))}" if others else "it has no options of its own"
-        raise ValueError(f"{what} does not take the option {unknown[0]!r}; {choice}")
+        raise ValueError(f"unknown option {unknown[0]!r} of {what}; {choice}")
     missing = [name for name in taken.required if name not in offered and name not in own]
     if missing:
         raise ValueError(f"{what} needs {missing[0]!r}; give {flag} {missing[0]}=VALUE")
@@ -155,16 +155,16 @@ def _try(encoder: nn.Module, what: str, dim: int, resolution: int) -> None:
     try:
         with torch.inference_mode():
             found = encoder.eval()(torch.full(shape, 0.5))
-    except Exception as error:  # it may be anybody's code
+    except Exception as error:  # the encoder may be the user's code
         raise ValueError(f"{what} cannot be run on a batch of images, float32 of shape {shape}: {error}") from error
     finally:
         encoder.train(was_training)
     if not isinstance(found, Tensor) or not found.is_floating_point():
         kind = f"{found.dtype}" if isinstance(found, Tensor) else f"an object of type {type(found).__name__}"
-        raise TypeError(f"{what} gives {kind} for 2 images, expected a floating-point tensor of shape (2, {dim})")
+        raise TypeError(f"{what} returns {kind} for 2 images, expected a floating-point tensor of shape (2, {dim})")
     if tuple(found.shape) != (2, dim):
         raise ValueError(
-            f"{what} gives embeddings of shape {tuple(found.shape)} for 2 images, expected (2, {dim}): as many "
+            f"{what} returns embeddings of shape {tuple(found.shape)} for 2 images, expected (2, {dim}): as many "
             "dimensions as the dataset has factors"
         )
 
@@ -175,10 +175,10 @@ class _LearnsNumbers(Protocol):
 
 
 class TrainedModel(nn.Module):
-    """An encoder and its loss as one module, so that one wrapper serves the parameters of both.
+    """An encoder and its loss as one module, so that one wrapper handles the parameters of both.
 
-    Anchors and positives pass through the encoder as one batch: batch norm then sees both with the same statistics,
-    which say nothing about who belongs to whom.
+    Anchors and positives pass through the encoder as one batch, so that batch norm has the same statistics for both,
+    which reveal nothing about who belongs to whom.
 
     Args:
         encoder: the encoder.
@@ -196,7 +196,7 @@ class TrainedModel(nn.Module):
         """Return the loss of a batch.
 
         Args:
-            images: (views * B, 3, H, W): the anchors, and after them the positives if the loss takes pairs.
+            images: (views * B, 3, H, W): the anchors, followed by the positives if the loss takes pairs.
             latents: (B, k) latents of the anchors, for a loss that sees them.
         """
         views = self.encoder(images).chunk(self.loss.views)
@@ -205,7 +205,7 @@ class TrainedModel(nn.Module):
         return loss
 
     def learned_numbers(self) -> dict[str, float]:
-        """Return what is learned beside the weights, such as "precision/K" of Lambda's diagonal, or "box_size"."""
+        """Return learned numbers other than weights, such as "precision/K" of Lambda's diagonal, or "box_size"."""
         found: dict[str, float] = {}
         for module in (self.loss, *self.encoder.modules()):
             if isinstance(module, _LearnsNumbers):
@@ -214,7 +214,7 @@ class TrainedModel(nn.Module):
 
 
 def build_optimiser(model: TrainedModel, recipe: Recipe) -> torch.optim.Optimizer:
-    """Return Adam with one learning rate for the encoder and another for what the loss learns."""
+    """Return Adam with one learning rate for the encoder and another for the parameters of the loss."""
     groups = [{"params": [p for p in model.encoder.parameters() if p.requires_grad], "lr": recipe.learning_rate}]
     learned = [p for p in model.loss.parameters() if p.requires_grad]
     if learned:

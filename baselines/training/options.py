@@ -1,4 +1,4 @@
-"""The options of a training on images, each with its default; nothing here needs torch."""
+"""The options of a training on images, each with its default; this module does not need torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Images:
     validation: int = 1000
     """Images of the train split that are held out to evaluate on."""
     resident: Resident = "auto"
-    """Whether all images are decoded once into the device's memory; auto: where they take little of it."""
+    """Whether all images are decoded once into the device's memory; auto: if they need only a part of it."""
     workers: int = 0
     """Processes that decode images that are not resident; 0 does it in a thread."""
 
@@ -35,30 +35,30 @@ class Hardware:
     precision: Precision = "auto"
     """What the encoder computes in; auto is bfloat16 on a GPU that has it."""
     compile: bool = False
-    """Compile the encoder: slower to start, faster to run."""
+    """Compile the encoder, which starts later and runs faster."""
     threads: int = 0
     """Threads on the CPU; 0 leaves the choice to torch."""
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """How often something happens in a training, in steps; the last step is always followed by all three."""
+    """Intervals in steps; all three also follow the last step."""
 
     log_every: int = 50
     """Steps between lines of metrics."""
     evaluate_every: int = 1000
     """Steps between evaluations."""
     checkpoint_every: int = 500
-    """Steps between checkpoints; what a killed run loses at most."""
+    """Steps between checkpoints, the most that a killed run loses."""
 
     def __post_init__(self) -> None:
         if min(self.log_every, self.evaluate_every, self.checkpoint_every) < 1:
-            raise ValueError(f"every number of steps is at least 1, not {self}")
+            raise ValueError(f"expected intervals of 1 or more steps, not {self}")
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How a recipe is trained, whatever the recipe is."""
+    """The options of a training that do not belong to a recipe."""
 
     seed: int = 0
     """Seed of the encoder, the validation part and the pairs."""
@@ -67,18 +67,18 @@ class TrainingOptions:
     hardware: Hardware = field(default_factory=Hardware)
     """What the training runs on."""
     intervals: Intervals = field(default_factory=Intervals)
-    """How often something happens."""
+    """How often metrics, evaluations and checkpoints are written."""
 
 
 def read_options(data: Mapping[str, Any]) -> TrainingOptions:
     """Return the options that a run's ``options.json`` holds beside its recipe.
 
     Raises:
-        ValueError: everything that is wrong with them.
+        ValueError: if they are not valid; every fault is listed.
     """
     held = {name: value for name, value in data.items() if name != "recipe"}
     groups = {"images": Images, "hardware": Hardware, "intervals": Intervals}
-    if not groups.keys() & held.keys():  # as runs wrote it before options came in groups
+    if not groups.keys() & held.keys():  # of runs that were written before options came in groups
         held["compile"] = held.pop("compiled", False)
         for name, kind in groups.items():
             held[name] = {own.name: held.pop(own.name) for own in fields(kind) if own.name in held}
@@ -87,16 +87,16 @@ def read_options(data: Mapping[str, Any]) -> TrainingOptions:
 
 @dataclass(frozen=True)
 class About:
-    """What a submission says about itself. A run and an encoder that nobody trains know all but the authors."""
+    """The description of a submission. Runs and untrained encoders know all of it but the authors."""
 
     authors: tuple[str, ...]
     """Names of the authors."""
     name: str | None = None
-    """Name of the entry; the recipe's for a run, and an untrained encoder has its own."""
+    """Name of the entry; by default that of a run's recipe, or of an untrained encoder."""
     revision: int = 1
     """Revision of the entry under that name."""
     method: str | None = None
-    """The method in a sentence or two; the recipe's title for a run, and an untrained encoder has its own."""
+    """The method in a sentence or two; by default the title of a run's recipe, or that of an untrained encoder."""
     architecture: str | None = None
     """The encoder's architecture; known for a run and an untrained encoder."""
     training_data: str | None = None

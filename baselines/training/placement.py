@@ -1,8 +1,8 @@
 """Where a run happens: device, precision, and processes.
 
-Plain torch does this, started by torchrun where there are several processes. What a run needs of a framework is a few
-lines (autocast, DistributedDataParallel, SyncBatchNorm), and without one a checkpoint holds the names of the modules
-themselves, a resumed run is the same bit for bit by construction, and a GPU machine needs nothing beside torch.
+Plain torch does this, started by torchrun if there are several processes. A framework would replace a few lines
+(autocast, DistributedDataParallel, SyncBatchNorm). Without one, a checkpoint holds the modules' own names, a resumed
+run is bit for bit the same by construction, and a machine with a GPU needs nothing but torch.
 """
 
 import os
@@ -24,7 +24,7 @@ __all__ = ["JointBatchNorm", "Placement", "is_first_process", "join_batch_norm",
 
 
 class JointBatchNorm(_BatchNorm):
-    """Batch norm whose statistics in training are those of the batches of all processes, which are equally large."""
+    """Batch norm whose training statistics are over the batches of all processes, which have the same size."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, C) or (B, C, ...) activations per channel."""
@@ -56,12 +56,12 @@ class JointBatchNorm(_BatchNorm):
 
 
 def join_batch_norm(module: nn.Module, device: torch.device) -> nn.Module:
-    """Return a module whose batch norm is over all processes; names and tensors of its state stay as they are.
+    """Return a module whose batch norm is over all processes; its state dict stays the same.
 
     Args:
-        module: the module, whose batch norms of one, two and three dimensions are replaced where they are; if it is
-            one itself, what is returned takes its place.
-        device: where it is trained.
+        module: the module, whose batch norms of one, two and three dimensions are replaced in place; if it is a batch
+            norm itself, its replacement is returned.
+        device: device that it is trained on.
     """
     if device.type == "cuda":
         joined: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
@@ -92,7 +92,7 @@ def _sum_over_processes(values: Tensor) -> Tensor:
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes. What any process does with it comes back to all of them, who each had a part in it."""
+    """A sum over processes; its gradient is the sum of the gradients in all processes."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
@@ -113,9 +113,9 @@ class Placement:
     """The device, precision and place among processes of this process.
 
     Attributes:
-        device: where the encoder is trained.
+        device: device of the encoder.
         half: whether the encoder computes in bfloat16; its parameters stay in float32.
-        rank: this process's number.
+        rank: rank of this process.
         world_size: number of processes.
     """
 
@@ -130,29 +130,29 @@ class Placement:
         return self.rank == 0
 
     def autocast(self) -> torch.autocast:
-        """Return the context that the encoder is run in."""
+        """Return the context to run the encoder in."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half)
 
 
 def is_first_process() -> bool:
-    """Return whether this process is the one that writes, prints and evaluates, where torchrun started several."""
+    """Return whether this is the process that writes, prints and evaluates, if torchrun started several."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def place(device: str = "auto", precision: Precision = "auto") -> Iterator[Placement]:
-    """Find this process's place, and join the others where torchrun started several.
+    """Find the device and precision of this process, and join the others if torchrun started several.
 
     Args:
-        device: "auto" (a CUDA device where there is one), "cpu", "cuda" or "cuda:N". Under torchrun a CUDA device is
-            the one of this process's local rank.
+        device: "auto" (a CUDA device if one is available), "cpu", "cuda" or "cuda:N". Under torchrun, a CUDA device is
+            that of the local rank.
         precision: "auto" is bfloat16 on a CUDA device that computes in it, and float32 elsewhere.
 
     Yields:
-        The placement; the processes part again afterwards.
+        The placement; the process group ends with the context.
 
     Raises:
-        ValueError: if there is no such device, or it does not compute in bfloat16.
+        ValueError: if the device is not available, or does not compute in bfloat16.
     """
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")) if world_size > 1 else None)
@@ -170,7 +170,7 @@ def place(device: str = "auto", precision: Precision = "auto") -> Iterator[Place
 def _device(name: str, local_rank: int | None) -> torch.device:
     wanted = named_device(name)
     if wanted.type not in ("cpu", "cuda"):
-        raise ValueError(f"encoders are trained on auto, cpu, cuda or cuda:N, not on {name!r}")
+        raise ValueError(f"unknown device {name!r} to train on; choose from auto, cpu, cuda, cuda:N")
     if wanted.type == "cuda" and local_rank is not None:
         wanted = torch.device("cuda", local_rank)
     device = usable_device(wanted)

@@ -1,6 +1,6 @@
-"""How far a training is: when what is due, what is shown meanwhile, and what is written down.
+"""Progress of a training: the schedule, the progress bar, the clock, and the logbook of metrics.
 
-The bar and the logbook take numbers by name, and whoever trains chooses the names.
+The bar and the logbook take numbers by name; the names are up to the training.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock", "Logbook", "ProgressBar", "Schedule", "read_metrics"]
 
-_ROUNDING = 1e-9  # of an interval: what an even share of a length may miss a multiple by
+_ROUNDING = 1e-9  # of an interval, by which rounding may miss a multiple of it
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a training takes, and when what recurs is due; what recurs is due at the end too.
+    """The length of a training, and when recurring work is due; all of it is due at the end too.
 
     Attributes:
-        length: where the training ends, in steps, or in seconds where time decides.
-        intervals: between what recurs in a training by steps.
+        length: length of the training, in steps, or in seconds if its time is limited.
+        intervals: intervals of a training by steps.
     """
 
     length: float
@@ -43,20 +43,20 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.length) and self.length > 0):
-            raise ValueError(f"the length of a training is positive and finite, not {self.length}")
+            raise ValueError(f"expected a positive, finite length of a training, not {self.length}")
 
     def share(self, position: float) -> float:
-        """Return the share of the training that is done at a position, from 0 to 1."""
+        """Return the fraction of the training that is done at a position, from 0 to 1."""
         return min(1.0, position / self.length)
 
     def is_due(self, every: float, position: float, before: float | None = None) -> bool:
-        """Return whether what happens every so often is due at a position.
+        """Return whether recurring work is due at a position.
 
         Args:
-            every: the interval between two times.
+            every: interval of the work.
             position: steps or seconds done.
-            before: steps or seconds that were done when it was last asked; one step less where None. Below 0 it was
-                never asked, and the beginning is due.
+            before: steps or seconds that were done at the last call; one step less where None. A negative number means
+                that this is the first call, at which the work is due.
         """
         last = position - 1 if before is None else before
         if position >= self.length > last:
@@ -65,15 +65,15 @@ class Schedule:
 
 
 class ProgressBar:
-    """A bar with numbers beside it; nothing where there is no terminal, or no tqdm. A context manager.
+    """A progress bar with metrics; hidden without a terminal or without tqdm. A context manager.
 
     Args:
-        total: where it ends.
-        done: where it begins.
+        total: count at the end.
+        done: count at the start.
         unit: what is counted.
-        label: what stands before the bar.
-        shown: the numbers that are shown, by their names, and what they are called there.
-        quiet: whether nothing is shown at all.
+        label: text before the bar.
+        shown: labels of the metrics to show, by name.
+        quiet: whether to show nothing at all.
         stays: whether the bar stays on the terminal when it is closed.
     """
 
@@ -104,12 +104,12 @@ class ProgressBar:
             self._bar.close()
 
     def update(self, done: int | None = None) -> None:
-        """Count one more, or go to where so many are done."""
+        """Count one more, or set the count."""
         if self._bar is not None:
             self._bar.update(1 if done is None else done - self._bar.n)
 
     def show(self, metrics: Mapping[str, float]) -> None:
-        """Show what there is to show among some numbers, beside what was shown before."""
+        """Update the metrics that are shown; the others are ignored."""
         self._last |= {label: f"{metrics[name]:.4g}" for name, label in self._labels.items() if name in metrics}
         if self._bar is not None:
             self._bar.set_postfix(self._last)
@@ -126,11 +126,11 @@ class Clock:
         """Return rates since the last reading.
 
         Args:
-            images: images since then.
-            waited: seconds that were spent waiting for batches, from the beginning.
+            images: number of images since then.
+            waited: seconds spent waiting for batches since the start.
 
         Returns:
-            "images_per_second", "waiting" (a share of the time) and "seconds".
+            "images_per_second", "waiting" (a fraction of the time) and "seconds".
         """
         now = time.perf_counter()
         seconds = now - self._start
@@ -140,20 +140,19 @@ class Clock:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Leave the time of a block out of what is measured."""
+        """Exclude the time of a block from the measurement."""
         start = time.perf_counter()
         yield
         self._start += time.perf_counter() - start
 
 
 class Logbook:
-    """The metrics of a run, one JSON object a line in ``metrics.jsonl``, and in ``tensorboard/``; a context manager.
+    """The metrics of a run, as JSON lines in ``metrics.jsonl`` and in ``tensorboard/``; a context manager.
 
     Args:
-        folder: the run's folder.
-        step: steps that were done before; what was written about later ones, which a resumed run takes again, is
-            removed.
-        writes: whether this process is the one that writes.
+        folder: folder of the run.
+        step: number of steps done; lines about later steps, which a resumed run repeats, are removed.
+        writes: whether this process writes.
     """
 
     def __init__(self, folder: Path, step: int = 0, *, writes: bool = True) -> None:
@@ -182,7 +181,7 @@ class Logbook:
             self._writer.close()
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Write down numbers about a step; NaN and infinity, which JSON lacks, as null."""
+        """Write the metrics of a step; NaN and infinity, which JSON lacks, as null."""
         if not self._writes:
             return
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
@@ -194,7 +193,7 @@ class Logbook:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read the metrics of a run, in the order in which they were written; a line that a kill cut short is left out.
+    """Read the metrics of a run, in the order in which they were written; an incomplete last line is ignored.
 
     Raises:
         FileNotFoundError: if there are none yet.

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page with its curves and what the encoder does to the latents."""
+"""The report of a run: one HTML page with curves, scores, and embeddings plotted against latents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _STYLE = "body{font-family:sans-serif;max-width:70rem;margin:2rem auto}td,th{pad
 
 
 def check_can_draw() -> None:
-    """Raise MissingDependencyError if matplotlib is not installed: before a training, not after it."""
+    """Raise MissingDependencyError if matplotlib is not installed, before a training."""
     if find_spec("matplotlib") is None:
         raise MissingDependencyError("matplotlib", "draw a report", "train")
 
@@ -59,10 +59,10 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     Args:
         run: the run, with a checkpoint.
         root: the dataset that it was trained on; its validation part is embedded.
-        device: where the encoder runs.
+        device: device to run the encoder on.
 
     Returns:
-        The page, which needs no other file.
+        The path of the page, which is self-contained.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
@@ -105,11 +105,11 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
 
 
 def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure:
-    """Draw loss and R2 against steps, the R2 of content and style apart where a run has them.
+    """Plot loss and R2 against steps, with the R2 of content and style if a run has them.
 
     Args:
         metrics: lines of metrics.
-        label: what the loss measures, with its unit.
+        label: label of the loss's axis, with the unit.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -130,7 +130,7 @@ def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure
 
 
 def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32], names: tuple[str, ...]) -> Figure:
-    """Draw each factor against the embedding dimension that correlates with it most.
+    """Plot each factor against the embedding dimension that correlates with it most.
 
     Args:
         latents: (N, k) latents.
@@ -153,7 +153,7 @@ def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32
 
 
 def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64]]) -> Figure:
-    """Draw the learned diagonal of Lambda and others, by name; all sorted, because dimensions come in any order."""
+    """Plot the learned diagonal of Lambda and others, by name; all sorted, because dimensions come in any order."""
     figure = _new_figure(6, 3)
     axes = figure.add_subplot()
     axes.plot(sorted(learned, reverse=True), "o-", label="learned")
@@ -169,7 +169,7 @@ def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64
 def _other_precisions(
     recipe: Recipe, conditional: Conditional | None, part: DatasetPart
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return what the learned diagonal of Lambda is held against: the conditional's, and that of pairs as matched."""
+    """Return the diagonals to compare the learned Lambda with: the conditional's, and that of the matched pairs."""
     truth = true_precision(conditional, len(part.factors))
     if conditional is None or truth is None:
         return {}
@@ -177,7 +177,7 @@ def _other_precisions(
         return {"conditional": truth}
     index = matching_index(conditional, part, in_own_metric=recipe.match_in_own_metric)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that matching widens the conditional is what the figure shows
+        warnings.simplefilter("ignore", UserWarning)  # the figure shows how much matching widens the conditional
         found = realised_conditional(part.latents, conditional, index=index, factors=part.factors)
     return {"conditional": truth, "pairs as matched": 1 / (2 * np.square(found.realised_std))}
 
@@ -193,7 +193,7 @@ def _shown(caption: str, figure: Figure) -> str:
 def _scores(metrics: list[dict[str, Any]], names: tuple[str, ...], groups: dict[str, list[int]]) -> str:
     evaluations = [line for line in metrics if "r2" in line]
     if not evaluations:
-        return "<p>There was no evaluation yet.</p>"
+        return "<p>There is no evaluation yet.</p>"
     last = evaluations[-1]
     columns = {"mean": list(range(len(names))), **groups, **{name: [k] for k, name in enumerate(names)}}
     rows = "".join(
@@ -207,7 +207,7 @@ def _scores(metrics: list[dict[str, Any]], names: tuple[str, ...], groups: dict[
 
 
 def _points(metrics: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Return the steps at which a number was written down, and the number."""
+    """Return the steps at which a metric was written, and its values."""
     found = [(line["step"], line[name]) for line in metrics if line.get(name) is not None]
     return [step for step, _ in found], [value for _, value in found]
 
@@ -219,7 +219,7 @@ def _new_figure(width: float, height: float) -> Figure:
 
 
 def _correlations(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the (k, d) absolute correlations; 0 where a column does not vary."""
+    """Return the (k, d) absolute correlations; 0 for constant columns."""
     a, b = (x.astype(np.float64) - x.mean(0, dtype=np.float64) for x in (latents, embeddings))
     norms = np.linalg.norm(a, axis=0)[:, None] * np.linalg.norm(b, axis=0)
     found: npt.NDArray[np.float64] = np.abs(a.T @ b) / np.where(norms > 0, norms, 1)

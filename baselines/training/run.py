@@ -60,11 +60,11 @@ class Run:
         return self.folder / "report.html"
 
     def record(self) -> dict[str, Any]:
-        """Return what ``options.json`` holds.
+        """Return the content of ``options.json``.
 
         Raises:
             FileNotFoundError: if the folder holds no run.
-            ValueError: if the file cannot be used.
+            ValueError: if the file is damaged.
         """
         path = self.folder / "options.json"
         if not path.is_file():
@@ -84,7 +84,7 @@ class Run:
         return self._read(read_recipe, self.record()["options"]["recipe"])
 
     def options(self) -> TrainingOptions:
-        """Return how the recipe is trained."""
+        """Return the options of the training."""
         return self._read(read_options, self.record()["options"])
 
     def _read(self, reader: Callable[[Mapping[str, Any]], T], data: Mapping[str, Any]) -> T:
@@ -94,7 +94,7 @@ class Run:
             raise ValueError(f"{self.folder / 'options.json'}: {error}; {_ADVICE}") from error
 
     def encoder(self, device: torch.device | str = "cpu") -> tuple[torch.nn.Module, Checkpoint]:
-        """Return the trained encoder in evaluation mode, and the checkpoint that it comes from.
+        """Return the trained encoder in evaluation mode, and its checkpoint.
 
         Raises:
             FileNotFoundError: if there is no run, or no checkpoint yet.

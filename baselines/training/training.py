@@ -57,7 +57,7 @@ def train(
         root: folder of the dataset, in any layout; "sample" is the one inside the package.
         folder: folder of the run; ``runs/RECIPE-seedSEED`` where None. If it holds the same run, that is resumed from
             its last checkpoint, and the finished run is the same as one that was not interrupted.
-        options: how; the defaults where None.
+        options: options of the training; the defaults where None.
         report: whether ``report.html`` is written at the end, which needs matplotlib.
 
     Returns:
@@ -66,7 +66,7 @@ def train(
 
     Raises:
         ValueError: if recipe, options, dataset and device do not fit together.
-        FileNotFoundError: if there is no dataset.
+        FileNotFoundError: if the dataset does not exist.
         MissingDependencyError: if torchvision or matplotlib is needed and not installed.
         DivergedError: if the loss is no longer a finite number.
         Ident3DError: if the folder holds another run, or a damaged checkpoint.
@@ -86,14 +86,14 @@ def train(
 
 
 def train_run(run: Run, recipe: Recipe, options: TrainingOptions, root: str | Path, placement: Placement) -> None:
-    """Train, from the beginning or from the last checkpoint; :func:`train` finds the placement and reports.
+    """Train a run from the beginning or from its last checkpoint; :func:`train` also finds the placement and reports.
 
     Args:
         run: the run, whose folder is filled.
-        recipe: what is trained.
-        options: how.
-        root: the dataset, of which the train split is read and nothing else.
-        placement: where.
+        recipe: the recipe.
+        options: options of the training.
+        root: folder of the dataset, of which only the train split is read.
+        placement: device, precision and processes.
 
     Raises:
         ValueError: if recipe, options, dataset and device do not fit together.
@@ -109,7 +109,7 @@ def train_run(run: Run, recipe: Recipe, options: TrainingOptions, root: str | Pa
     with run.locked() if placement.is_first else nullcontext():
         run.claim(recipe, options, data, placement)
         if placement.is_first:
-            remove_unfinished(run.checkpoint_path)  # what a run that was killed was writing
+            remove_unfinished(run.checkpoint_path)  # left by a run that was killed
         trainer.resume()
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
         groups = content_and_style(pair_conditional(recipe, data), len(data.factors))
@@ -138,10 +138,10 @@ def _trainer(run: Run, recipe: Recipe, options: TrainingOptions, placement: Plac
 
 
 def _check_precision(placement: Placement, resolution: int) -> None:
-    """Raise ValueError for images so small that bfloat16 on a CPU now and then makes weights NaN.
+    """Raise ValueError for images so small that training in bfloat16 on a CPU sometimes makes weights NaN.
 
-    In a ResNet's last stage they are one pixel, and the 3x3 convolution with stride 2 sees padding around it. Its
-    gradient by the weights that meet padding alone is 0, but oneDNN leaves there what was in memory before.
+    In the last stage of a ResNet they are one pixel, surrounded by padding for the 3x3 convolution with stride 2. The
+    gradient of the weights that only see padding is 0, but oneDNN leaves uninitialised memory there.
     """
     if placement.half and placement.device.type == "cpu" and resolution < _SMALLEST_HALF:
         raise ValueError(

@@ -86,7 +86,7 @@ def test_safetensors_hold_the_encoder_and_what_it_is(trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (["embed", "FILE", "ROOT", "--authors", "A"], (2, "does not say what it is: give --name, --method")),
+        (["embed", "FILE", "ROOT", "--authors", "A"], (2, "has no description of its own: give --name, --method")),
         (["embed", "NOWHERE", "ROOT", "--authors", "A"], (2, "there is no encoder")),
         (["embed", "ROOT", "ROOT", "--authors", "A"], (2, "holds no run")),
         (["export", "RUN", "encoder.bin"], (2, "ends in .onnx or .safetensors, not encoder.bin")),
@@ -119,7 +119,7 @@ def test_what_a_run_keeps_of_what_two_views_share_is_told(images_root, trained, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "supervised has no pairs whose information is known: give --conditional"),
+        ((), "supervised has no pairs with a known conditional: give --conditional"),
         (("--conditional", "normal(sigma=0.5)", "--items", "1"), "--items is 2 or more, not 1"),
         (("--conditional", "vmf(kappa=3)"), "is not defined on Box"),
     ],

@@ -152,24 +152,30 @@ def test_the_loss_and_the_encoder_are_the_users():
         (("--encoder", "resnet19"), "unknown encoder 'resnet19'; did you mean"),
         (
             ("--encoder", "own_experiment:gives_rows"),
-            "gives embeddings of shape (2, 12288) for 2 images",
+            "returns embeddings of shape (2, 12288) for 2 images",
         ),
         (
             ("--encoder", "own_experiment:gives_pairs"),
-            "gives an object of type tuple for 2 images, expected",
+            "returns an object of type tuple for 2 images, expected",
         ),
-        (("--encoder", "own_experiment:gives_numbers"), "makes an object of type int, expected a torch.nn.Module"),
+        (("--encoder", "own_experiment:gives_numbers"), "returns an object of type int, expected a torch.nn.Module"),
         (
             ("--encoder", "own_experiment:for_grey"),
             "cannot be run on a batch of images, float32 of shape (2",
         ),
         (("--encoder", "own_experiment:takes_more"), "needs 'width'; give --encoder-options width=VALUE"),
-        (("--encoder-options", "depth=3"), "does not take the option 'depth'; choose from width"),
+        (
+            ("--encoder-options", "depth=3"),
+            "unknown option 'depth' of the encoder 'own_experiment:convnet'; choose from width",
+        ),
         (("--encoder-options", "width"), "'width' is not an option; expected name=value or a JSON object"),
         (("--encoder-options", "{'width': 3}"), "is not a JSON object"),
         (("--loss", "own_experiment:convnet"), "expected a class derived from baselines.losses.Loss"),
         (("--loss", "supervised"), "the loss supervised takes single images, and matched images are pairs"),
-        (("--loss-options", "beta=3"), "does not take the option 'beta'; it has no options of its own"),
+        (
+            ("--loss-options", "beta=3"),
+            "unknown option 'beta' of the loss 'own_experiment:DecoupledContrastive'; it has no options of its own",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told_before_a_training_starts(own, caplog, arguments, message):

@@ -95,7 +95,7 @@ def test_a_folder_that_was_made_in_another_way_is_refused(demo, finished, caplog
 def test_a_folder_that_holds_something_else_is_left_alone(demo, tmp_path, caplog):
     (tmp_path / "thesis.tex").write_text("precious")
     assert demo.main(["--out", str(tmp_path), *SMALL]) == 1
-    assert "holds something that is no demo" in caplog.text
+    assert "holds something that is not a demo" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

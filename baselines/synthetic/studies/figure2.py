@@ -139,13 +139,12 @@ def figure2(dim: int = 10) -> tuple[ConcentrationPoint, ...]:
     points: list[ConcentrationPoint] = []
     for panel in panels:
         for concentration in _CONCENTRATIONS[panel]:
-            marginal = _marginal(panel, concentration)
+            marginal = Marginal(_law(panel, concentration))
+            conditional = _law(panel, CONDITIONAL_CONCENTRATION[panel])
             experiment = (
-                Experiment(
-                    GenerativeProcess(sphere, marginal, VonMisesFisher(10.0)), "sphere", VonMisesFisherModel(1.0)
-                )
+                Experiment(GenerativeProcess(sphere, marginal, conditional), "sphere", VonMisesFisherModel(1.0))
                 if panel == "sphere"
-                else Experiment(GenerativeProcess(box, marginal, Normal(0.05)), "unbounded", Power(2))
+                else Experiment(GenerativeProcess(box, marginal, conditional), "unbounded", Power(2))
             )
             points.append(ConcentrationPoint(len(points) + 1, panel, concentration, experiment))
     return tuple(points)
@@ -157,8 +156,9 @@ def mass_to_move(panel: Panel, concentration: float, dim: int) -> float:
     It is half the integral of |p - uniform|, estimated from 100,000 draws: the standard error is below 0.0016.
     """
     space = Sphere(dim) if panel == "sphere" else Box(dim, 0.0, 1.0)
-    return _marginal(panel, concentration).distance_to_uniform(space, torch_generator(0, "synthetic/mass-to-move"))
+    marginal = Marginal(_law(panel, concentration))
+    return marginal.distance_to_uniform(space, torch_generator(0, "synthetic/mass-to-move"))
 
 
-def _marginal(panel: Panel, concentration: float) -> Marginal:
-    return Marginal(VonMisesFisher(concentration) if panel == "sphere" else Normal(concentration**-0.5))
+def _law(panel: Panel, concentration: float) -> VonMisesFisher | Normal:
+    return VonMisesFisher(concentration) if panel == "sphere" else Normal(concentration**-0.5)

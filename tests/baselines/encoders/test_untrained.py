@@ -65,7 +65,7 @@ def test_a_bare_name_is_the_floor_and_a_path_is_what_lies_there(images_root, tmp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pixels").mkdir()
     assert embedded("pixels", images_root, tmp_path / "out.zip").metadata.role == "floor"
-    assert "pixels is the encoder of that name; ./pixels is what lies here" in caplog.text
+    assert "pixels is the untrained encoder of that name; the file or folder is ./pixels" in caplog.text
     assert main(["embed", "./pixels", str(images_root), "--authors", "A"]) == 2
     assert "pixels holds no run" in caplog.text
 
@@ -73,7 +73,7 @@ def test_a_bare_name_is_the_floor_and_a_path_is_what_lies_there(images_root, tmp
 def test_what_is_not_there_is_answered_with_the_names(images_root, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     assert main(["embed", "pixel", str(images_root), "--authors", "A"]) == 2
-    assert "nor is it one of pixels, random-resnet18" in caplog.text
+    assert "expected the folder of a run, a file, or one of pixels, random-resnet18" in caplog.text
     assert main(["embed", "pixels", str(images_root), "--authors", "A", "--seed", "1"]) == 2
     assert "identity (pixels) does not depend on a seed; leave --seed 1 out" in caplog.text
     assert not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ def test_the_module_is_the_function():
 @pytest.mark.parametrize("p", [0.5, 0, -1, math.inf, math.nan])
 @pytest.mark.parametrize("metric", [False, True])
 def test_an_exponent_below_one_is_refused(p, metric):
-    with pytest.raises(ValueError, match=r"finite p of at least 1"):
+    with pytest.raises(ValueError, match=r"finite exponent p of at least 1"):
         delta_info_nce(torch.zeros(3, 2), torch.zeros(3, 2), p=p, metric=metric)
-    with pytest.raises(ValueError, match=r"finite p of at least 1"):
+    with pytest.raises(ValueError, match=r"finite exponent p of at least 1"):
         DeltaInfoNCE(p=p, metric=metric)

@@ -20,7 +20,7 @@ from ident3d.errors import Ident3DError
 def test_another_architecture_is_refused_with_the_keys_that_differ():
     small, wide, other = nn.Linear(3, 2), nn.Linear(4, 2), nn.Sequential(nn.Linear(3, 2))
     with pytest.raises(
-        ValueError, match=r"the encoder is of another architecture: weight is \(2, 4\) and must be \(2, 3"
+        ValueError, match=r"the encoder is of another architecture: weight is \(2, 4\), expected \(2, 3"
     ):
         load_state(small, wide.state_dict(), "the encoder")
     with pytest.raises(ValueError, match=r"weight is missing; bias is missing; 0.weight is not part of it"):
@@ -39,7 +39,7 @@ def test_a_damaged_file_is_told(tmp_path):
     Checkpoint(3, {"w": torch.zeros(100)}, {}, {}).write(path)
     assert Checkpoint.read(path).step == 3
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(Ident3DError, match=r"checkpoint\.pt is damaged, or no checkpoint of a training"):
+    with pytest.raises(Ident3DError, match=r"checkpoint\.pt is damaged, or not a checkpoint of a training"):
         Checkpoint.read(path)
 
 
@@ -117,7 +117,7 @@ def test_the_checkpoint_of_another_training_is_refused(tmp_path):
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, {"seed": 0}, STATE)
     assert load_checkpoint(path, {"seed": 0})["step"] == load_checkpoint(path)["step"] == 3
-    with pytest.raises(Ident3DError, match=r"another training: it holds \{'seed': 0\}, and \{'seed': 1\} was asked"):
+    with pytest.raises(Ident3DError, match=r"another training: expected \{'seed': 1\}, not \{'seed': 0\}"):
         load_checkpoint(path, {"seed": 1})
 
 
@@ -140,7 +140,7 @@ def test_what_a_message_advises_is_safe(tmp_path):
 
     path = tmp_path / "checkpoint.pt"
     torch.save({"step": Unsafe()}, path)
-    with pytest.raises(Ident3DError, match="is damaged, or no checkpoint") as caught:
+    with pytest.raises(Ident3DError, match="is damaged, or not a checkpoint") as caught:
         load_checkpoint(path)
     assert "weights_only" not in str(caught.value)
 
@@ -157,9 +157,9 @@ def adam(*shapes):
     ("state", "message"),
     [
         (adam((3,), (2,)).state_dict(), r"groups of \[2\] parameters, expected \[1\]"),
-        (adam((2, 2)).state_dict(), r"exp_avg of parameter 0 is \(2, 2\) and must be \(3,\)"),
+        (adam((2, 2)).state_dict(), r"exp_avg of parameter 0 is \(2, 2\), expected \(3,\)"),
         ({"state": {4: {}}, "param_groups": adam((3,)).state_dict()["param_groups"]}, "there is no parameter 4"),
-        ({}, "lacks param_groups or state"),
+        ({}, "param_groups or state is missing"),
     ],
 )
 def test_an_optimiser_that_does_not_fit_is_refused(state, message):

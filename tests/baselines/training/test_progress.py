@@ -64,10 +64,10 @@ def test_even_shares_of_any_number_of_steps_are_not_missed_by_rounding():
 
 @pytest.mark.parametrize("length", [0, -1, float("nan"), float("inf")])
 def test_a_training_has_a_length(length):
-    with pytest.raises(ValueError, match="positive and finite"):
+    with pytest.raises(ValueError, match="expected a positive, finite length"):
         Schedule(length)
 
 
 def test_intervals_are_positive():
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="intervals of 1 or more steps"):
         Intervals(log_every=0)
