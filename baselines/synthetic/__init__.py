@@ -1,9 +1,9 @@
 """The papers' controlled experiments: latents, an invertible mixing network, an encoder, and whether it inverts it.
 
-``README.md`` beside this file shows an experiment and a study of one's own from beginning to end. From the bottom up:
-:mod:`~baselines.synthetic.experiments` says what is run, :mod:`~baselines.synthetic.networks` holds the mixing network
-and the encoders, :mod:`~baselines.synthetic.training` the budgets and the training, :mod:`~baselines.synthetic.results`
-what came of it; :mod:`~baselines.synthetic.studies` are the papers' tables and figures, one a file, and
+``README.md`` in this folder shows an experiment and a study of your own from beginning to end. From the bottom up:
+:mod:`~baselines.synthetic.experiments` defines experiments, :mod:`~baselines.synthetic.networks` the mixing network and
+the encoders, :mod:`~baselines.synthetic.training` the budgets and the training, :mod:`~baselines.synthetic.results` the
+results; :mod:`~baselines.synthetic.studies` are the papers' tables and figures, one per file, and
 :func:`~baselines.synthetic.reproduction.reproduce` is what the command calls.
 """
 

@@ -1,8 +1,8 @@
-"""Train the runs of an experiment side by side within a budget: scored on the way, kept on disk, resumed.
+"""Training the runs of an experiment side by side within a budget, with scores on the way and checkpoints.
 
-The budgets stand first: what "paper", "quick" and a number of seconds mean. :func:`train` takes one. It moves all runs
-of an experiment as one set of tensors (:class:`Runs`), feeds them from pools of pairs that depend on a run's seed alone
-(:class:`PairPools`), and scores them on latents that no run trains on.
+First come the budgets: "paper", "quick" and a number of seconds. :func:`train` trains all runs of an experiment as one
+set of tensors (:class:`Runs`), on pools of pairs that depend on the seed of a run alone (:class:`PairPools`), and
+scores them on latents that no run is trained on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 EVALUATION_LATENTS = 4096
-"""Latents of each run that it is scored on."""
+"""Number of latents that each run is scored on."""
 
 _PROTOCOL = "paper"
 _POOL_PAIRS = {"cpu": 2**14, "cuda": 2**19}  # pairs of a run drawn at once: what a cache holds; what keeps a GPU busy
@@ -59,22 +59,21 @@ HiddenPrecision = Literal["float32", "bfloat16", "auto"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How an experiment is sized and trained.
+    """Size and training of an experiment.
 
     Attributes:
-        name: what results are filed under.
+        name: name of the budget, part of the path of results.
         dim: number of latents.
-        batch: pairs in a batch; the batch's other anchors are the negatives.
-        steps: optimiser steps; None where time decides.
-        seconds: training time of an experiment, all its runs together; None where steps decide.
-        learning_rate: Adam's, of the encoder.
-        scalar_learning_rate: Adam's, of the logarithm of the box's size and of Lambda.
+        batch: pairs in a batch; the other anchors of the batch are the negatives.
+        steps: optimiser steps; None if the time is limited.
+        seconds: training time of an experiment, all its runs together; None if the steps are limited.
+        learning_rate: learning rate of Adam for the encoder.
+        scalar_learning_rate: learning rate of Adam for the logarithm of the box's size and for Lambda.
         decay: whether the learning rates rise over the first 2% of the training and fall to 0 along a cosine; constant
             otherwise.
-        initialisation: how the encoders' weights start; see :class:`~baselines.synthetic.networks.StackedEncoder`.
-        evaluations: how many times the runs are scored while they train.
-        hidden_precision: what the encoder's hidden layers multiply in; "auto" is bfloat16 where the device does
-            that natively.
+        initialisation: initial weights of the encoders; see :class:`~baselines.synthetic.networks.StackedEncoder`.
+        evaluations: number of evaluations during training.
+        hidden_precision: data type of the encoder's hidden layers; "auto" is bfloat16 if it is native to the device.
     """
 
     name: str
@@ -108,9 +107,9 @@ class Budget:
         scalar_learning_rate: float | None = None,
         hidden_precision: HiddenPrecision | None = None,
     ) -> Budget:
-        """Return the same budget with other numbers in place of its own, where they are not None.
+        """Return the same budget with the settings that are not None changed.
 
-        Another number of latents goes into its name.
+        Another number of latents becomes part of its name.
         """
         moved = dim is not None and dim != self.dim
         return replace(
@@ -124,13 +123,13 @@ class Budget:
         )
 
     def limited(self, seconds: float) -> Budget:
-        """Return the same budget with time in place of steps: a beginning of it, seen 40 times on the way.
+        """Return the same budget with limited time in place of steps, and 40 evaluations.
 
         Args:
             seconds: training time of an experiment.
 
         Raises:
-            ValueError: if they are not positive and finite, or the budget already has seconds.
+            ValueError: if the time is not positive and finite, or the budget already limits it.
         """
         if self.steps is None:
             raise ValueError(
@@ -139,13 +138,13 @@ class Budget:
         return replace(self, name=f"{self.name}-{seconds:g}s", steps=None, seconds=seconds, evaluations=40)
 
     def rate(self, progress: float) -> float:
-        """Return the factor on the learning rates when the share ``progress`` of the training is done."""
+        """Return the factor on the learning rates at a fraction ``progress`` of the training."""
         if not self.decay:
             return 1.0
         return min(1.0, (progress + 1e-4) / 0.02) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
     def hidden_type(self, device: torch.device) -> torch.dtype:
-        """Return what the hidden layers multiply in on ``device``."""
+        """Return the data type of the hidden layers on ``device``."""
         if self.hidden_precision == "auto":
             native = (
                 torch.cuda.is_bf16_supported(including_emulation=False)
@@ -187,11 +186,11 @@ QUICK = Budget(
     evaluations=20,
     hidden_precision="auto",
 )
-"""A minute or two a row on two cores.
+"""A minute or two per row on two cores.
 
-The scalars' rate is for the learned size of a box, and only rates near this one will do. At 3e-3 the box stays so
+The scalar learning rate is for the learned size of a box, and only rates near this one work. At 3e-3 the box stays so
 small for so long that the cubed distances of row 2 of Table 2 hardly tell pairs apart, and its embeddings collapse. At
-1e-2 it outgrows the embeddings of row 5, and at 2e-2 those of row 4 too: then they turn in it.
+1e-2 it outgrows the embeddings of row 5, and at 2e-2 those of row 4 too, which can then rotate in it.
 """
 
 QUICK_ANINFONCE = replace(QUICK, scalar_learning_rate=3e-2)
@@ -212,7 +211,7 @@ def parse_budget(text: str, *, learns_precision: bool = False) -> Budget:
         learns_precision: whether it is for experiments that learn Lambda.
 
     Raises:
-        ValueError: if it is none of these.
+        ValueError: if it is not one of these.
     """
     if text in _NAMED:
         return _NAMED[text][learns_precision]
@@ -232,19 +231,19 @@ def train(
     checkpoint: Path | None = None,
     label: str = "training",
 ) -> tuple[RunScores, ...]:
-    """Train one run for each seed, and return how they scored on the way.
+    """Train one run for each seed, and return the scores on the way.
 
     Args:
-        experiment: what is run.
-        seeds: one a run; all different.
-        budget: how long.
-        device: where.
-        checkpoint: a file that the training is kept in, once a minute and at the end, and resumed from; None keeps
-            nothing.
-        label: what stands beside the progress bar.
+        experiment: the experiment.
+        seeds: one per run; all different.
+        budget: the budget.
+        device: device to train on.
+        checkpoint: file of the checkpoint, written once a minute and at the end, and resumed from; None for no
+            checkpoint.
+        label: text before the progress bar.
 
     Returns:
-        Scores, the first at step 0, the last at the end.
+        Scores, from step 0 to the end.
 
     Raises:
         ValueError: if there are no seeds, or duplicated ones.
@@ -288,15 +287,15 @@ def train(
 
 @dataclass(frozen=True)
 class RunScores:
-    """How well S runs do at one step.
+    """The scores of S runs at one step.
 
     Attributes:
         step: optimiser steps done.
         seconds: training time so far, all runs together.
-        loss: (S) the last batch's loss of each run, in nats; NaN before the first step.
-        r2: (S, dim) R2 up to affine maps of every factor.
-        mcc: (S, dim) correlation of every factor with its embedding dimension.
-        precision: (S, dim) AnInfoNCE's learned Lambda; None without one.
+        loss: (S,) loss of each run on the last batch, in nats; NaN before the first step.
+        r2: (S, dim) R2 up to affine maps, per factor.
+        mcc: (S, dim) correlation of each factor with its embedding dimension.
+        precision: (S, dim) learned Lambda of AnInfoNCE; None for other losses.
     """
 
     step: int
@@ -330,7 +329,7 @@ class RunScores:
 
 
 def score_observations(experiment: Experiment, seeds: Sequence[int]) -> RunScores:
-    """Return the scores of the observations themselves: how far from the latents the mixing takes them."""
+    """Return the scores of the observations themselves, which show how strongly the latents are mixed."""
     latents = _evaluated_latents(experiment, seeds)
     scores = score_runs(latents, MixingNetwork(seeds, experiment.dim)(latents))
     return RunScores(0, 0.0, (math.nan,) * len(seeds), **scores)
@@ -357,14 +356,14 @@ def score_runs(latents: Tensor, embeddings: Tensor) -> dict[str, tuple[tuple[flo
 class Runs:
     """S runs of an experiment as one set of tensors with a leading axis of runs.
 
-    Their losses are added, so that no gradient passes from one run to another, and Adam works number by number: each
-    run is what it would be alone. On a CUDA device the whole step is one graph, replayed without launching its parts.
+    Their losses are added, so no gradient passes from one run to another, and Adam works per parameter: each run is the
+    same as alone. On a CUDA device the whole step is one graph, replayed without launching its parts.
 
     Args:
-        experiment: what is run.
-        seeds: one a run.
-        budget: how it is trained.
-        device: where.
+        experiment: the experiment.
+        seeds: one per run.
+        budget: the budget.
+        device: device to train on.
     """
 
     def __init__(self, experiment: Experiment, seeds: Sequence[int], budget: Budget, device: torch.device) -> None:
@@ -404,7 +403,7 @@ class Runs:
 
     @torch.no_grad()
     def scores(self) -> dict[str, tuple[tuple[float, ...], ...]]:
-        """Return the R2 and MCC of every factor on latents that no run has trained on."""
+        """Return R2 and MCC per factor on latents that no run is trained on."""
         return score_runs(self._evaluated, self.encoder(self.mixing(self._evaluated.to(self.device))).cpu())
 
     def last_losses(self) -> tuple[float, ...]:
@@ -412,12 +411,12 @@ class Runs:
         return tuple(self._last_losses.tolist())
 
     def precision(self) -> tuple[tuple[float, ...], ...] | None:
-        """Return each run's learned Lambda, or None where none is learned."""
+        """Return the learned Lambda of each run; None if the loss has none."""
         learned = [tuple(loss.precision.tolist()) for loss in self.losses if isinstance(loss, AnInfoNCE)]
         return tuple(learned) or None
 
     def state(self) -> dict[str, Any]:
-        """Return all that a resumed training needs."""
+        """Return everything that a resumed training needs."""
         return {
             "encoder": self.encoder.state_dict(),
             "losses": self.losses.state_dict(),
@@ -425,11 +424,11 @@ class Runs:
         }
 
     def load(self, state: dict[str, Any], source: str = "a state") -> None:
-        """Take up a state; before the first step only.
+        """Load a state, before the first step.
 
         Args:
             state: what :meth:`state` returned.
-            source: what holds it, for messages.
+            source: where it comes from, for messages.
 
         Raises:
             ValueError: if it is of other networks.
@@ -491,14 +490,14 @@ class PairPools:
 
     Rejection samplers make a step wait for the device, and many small draws cost more than a large one. So the pairs of
     many steps are drawn at once, and a step only takes a slice. Pool i of a run depends on (its seed, i) only: runs are
-    the same alone and side by side, and a resumed run goes on where it was.
+    the same alone and side by side, and when they are resumed.
 
     Args:
-        experiment: whose pairs they are; for a supervised one only anchors are drawn.
-        seeds: the runs' seeds.
+        experiment: the experiment; if it is supervised, only anchors are drawn.
+        seeds: one per run.
         batch: pairs in a batch.
         steps: batches in a pool.
-        device: where they are drawn and kept.
+        device: device of the pools.
     """
 
     def __init__(
@@ -531,10 +530,10 @@ class PairPools:
 
 
 class TrainingProgress:
-    """Steps and seconds done, the scores on the way, and when the next ones are due.
+    """Steps and seconds done, the scores so far, and when the next ones are due.
 
     Args:
-        budget: what there is to do.
+        budget: the budget.
 
     Attributes:
         step: optimiser steps done.
@@ -558,7 +557,7 @@ class TrainingProgress:
 
     @property
     def position(self) -> float:
-        """How far the training is, in what its budget has: steps or seconds."""
+        """The position in the training, in the unit of its budget: steps or seconds."""
         return self.step if self._by_steps else self.seconds
 
     def are_scores_due(self, position: float) -> bool:
@@ -571,7 +570,7 @@ class TrainingProgress:
         self._scored_at = position
 
     def state(self) -> dict[str, Any]:
-        """Return all that a resumed training needs, as plain data."""
+        """Return everything that a resumed training needs, as plain data."""
         return {
             "step": self.step,
             "seconds": self.seconds,
@@ -580,7 +579,7 @@ class TrainingProgress:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up the state of an earlier training."""
+        """Load the state of an earlier training."""
         self.step = state["step"]
         self.history = [RunScores.from_json(scores) for scores in state["history"]]
         self._scored_at = state["looked"] * self._interval

@@ -1,8 +1,7 @@
-"""Studies: the papers' tables and figures that can be reproduced, and what a study of one's own gives.
+"""Studies: the papers' tables and figures, and the interface of your own.
 
-A study is one file: its items, each with an experiment, and what their results look like as Markdown and plots. An
-entry of :data:`STUDIES` makes it one of ``python -m baselines reproduce``, which takes ``package.module:attribute`` as
-well.
+A study is one file: its items, each with an experiment, and how their results are shown as Markdown and plots.
+``python -m baselines reproduce`` takes a name of :data:`STUDIES` or ``package.module:attribute``.
 """
 
 from collections.abc import Mapping, Sequence
