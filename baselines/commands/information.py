@@ -43,7 +43,7 @@ class MeasureInformation:
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     json: bool = False
-    """Print the estimates as JSON."""
+    """Print what is found as JSON."""
 
     def run(self) -> int:
         """Print the estimates for the encoder of the last checkpoint."""

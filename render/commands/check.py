@@ -29,7 +29,7 @@ class CheckMachine:
     resolution: int = 224
     """Width and height of the image in pixels."""
     json: bool = False
-    """Print the findings as JSON."""
+    """Print what is found as JSON."""
 
     pool: PoolSpec = field(default_factory=PoolSpec)
 

@@ -35,7 +35,7 @@ class VerifyImages:
     tolerance: float = VerifySpec.tolerance_db
     """Lowest peak signal-to-noise ratio that counts as the same image, in dB."""
     json: bool = False
-    """Print the findings as JSON."""
+    """Print what is found as JSON."""
 
     pool: PoolSpec = field(default_factory=PoolSpec)
 
