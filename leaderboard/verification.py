@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ident3d.embedding import embed
 from ident3d.errors import Ident3DError
-from ident3d.metrics import affine_r2
+from ident3d.metrics import point_scores
 from leaderboard.entry import Entry, Kind, Verification
 from leaderboard.tracks import Track
 
@@ -74,10 +74,7 @@ def verify(
         EncoderError: if the encoder fails.
     """
     _check_belongs(entry, data, sealed, track)
-    r2, sealed_r2 = (
-        float(affine_r2(split.latents, embed(encoder, split, batch_size=_BATCH_SIZE), split.ids, factors=split.factors))
-        for split in (data, sealed)
-    )
+    r2, sealed_r2 = (_r2(encoder, split) for split in (data, sealed))
     result = entry.results["r2"]
     allowed = tolerance + 2 * (result.std or 0)
     if abs(r2 - result.mean) > allowed:
@@ -91,6 +88,13 @@ def verify(
             f"one; {sealed_tolerance:.4f} is allowed"
         )
     return replace(entry, verification=Verification(date, encoder.sha256, r2, sealed_r2, len(sealed)))
+
+
+def _r2(encoder: Checksummed, split: ThreeDIdent) -> float:
+    embeddings = embed(encoder, split, batch_size=_BATCH_SIZE)
+    # the entry names what is degenerate in its embeddings
+    scores, _ = point_scores(split.latents, embeddings, split.ids, metrics=["r2"], factors=split.factors)
+    return scores["r2"].mean
 
 
 def _check_belongs(entry: Entry, data: ThreeDIdent, sealed: ThreeDIdent, track: Track) -> None:

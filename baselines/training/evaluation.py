@@ -1,5 +1,6 @@
 """Scores of an encoder during training."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 from baselines.training.data import DatasetPart
 from ident3d.embedding import embed
 from ident3d.factors import Factors
-from ident3d.metrics import DEFAULT_PROTOCOL, affine_r2, mcc
+from ident3d.metrics import DEFAULT_PROTOCOL, point_scores
 
 __all__ = ["check_can_evaluate", "evaluate", "score_factors"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def score_factors(
@@ -25,6 +28,8 @@ def score_factors(
     protocol: str = DEFAULT_PROTOCOL,
 ) -> dict[str, dict[str, float]]:
     """Score embeddings by R2 and MCC, the metrics that are watched during training.
+
+    Degenerate embeddings are a stage that trainings go through: they are logged, and no warning.
 
     Args:
         latents: (N, k) latents.
@@ -39,17 +44,16 @@ def score_factors(
     Raises:
         ValueError: if an embedding is not finite, or there are too few rows.
     """
-    metrics = {"r2": affine_r2, "mcc": mcc}
-    return {
-        name: metric(latents, embeddings, ids, factors=factors, protocol=protocol).per_factor
-        for name, metric in metrics.items()
-    }
+    found, faults = point_scores(latents, embeddings, ids, factors=factors, protocol=protocol)
+    if faults:
+        _LOG.info("the embeddings are degenerate: %s", "; ".join(faults))
+    return {"r2": found["r2"].per_factor, "mcc": found["mcc_pearson"].per_factor}
 
 
 def check_can_evaluate(part: DatasetPart) -> None:
     """Raise ValueError if a part is too small to be scored: before a training, not at its first evaluation."""
     try:
-        affine_r2(part.latents, part.latents, part.rows.numpy(), factors=part.factors)
+        point_scores(part.latents, part.latents, part.rows.numpy(), factors=part.factors)
     except ValueError as error:
         raise ValueError(f"validation on {len(part)} images: {error}; hold out more with --validation") from error
 

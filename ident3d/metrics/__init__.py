@@ -1,7 +1,8 @@
 """Metrics: how well embeddings identify the latents, up to the indeterminacies that the theory allows.
 
-:func:`score` computes them all. A metric is one entry of :data:`METRICS`, and one of your own becomes part of the
-table, of the JSON, of ``ident3d score --extras`` and of leaderboard entries in the same way: see :class:`FactorMetric`.
+:func:`score` computes them all, :func:`point_scores` some without intervals. A metric is one entry of :data:`METRICS`,
+and one of your own becomes part of the table, of the JSON, of ``ident3d score --extras`` and of leaderboard entries in
+the same way: see :class:`FactorMetric`.
 """
 
 from ident3d.factors import plain_factors
@@ -20,7 +21,7 @@ from ident3d.metrics.mcc import mcc
 from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Metric, MetricScores, Statistic, Summary
 from ident3d.metrics.nonlinear import nonlinear_r2
 from ident3d.metrics.r2 import ExplainedVariance, affine_r2
-from ident3d.metrics.scores import METRICS, Scores, score
+from ident3d.metrics.scores import METRICS, Scores, point_scores, score
 
 __all__ = [
     "DEFAULT_PROTOCOL",
@@ -47,5 +48,6 @@ __all__ = [
     "mcc",
     "nonlinear_r2",
     "plain_factors",
+    "point_scores",
     "score",
 ]

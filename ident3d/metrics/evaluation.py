@@ -7,6 +7,8 @@ what they are worth; :func:`diagnose` names those dimensions.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -34,6 +36,7 @@ __all__ = [
     "as_matrix",
     "diagnose",
     "hashed_half",
+    "warn_of",
 ]
 
 # splitmix64: every bit of the result depends on every bit of the id
@@ -356,29 +359,37 @@ class Dimension:
 
 
 def diagnose(evaluation: Evaluation) -> tuple[Dimension, tuple[str, ...]]:
-    """Return the dimension, and one sentence for each thing that is wrong with the embeddings.
+    """Return the dimension, and one sentence for each thing that makes the scores other than one would expect.
 
-    Named are constant dimensions, dimensions that are an affine copy of an earlier one, and embeddings that span
-    fewer directions than their other dimensions would let one expect.
+    Named are constant dimensions, dimensions that are an affine copy of an earlier one, embeddings that span fewer
+    directions than their other dimensions would let one expect, and factors that do not vary.
     """
     correlations = _correlations(evaluation)
     found = _dimension(correlations, evaluation)
     constant = np.flatnonzero(evaluation.scale == 0)
     copies = _copies(correlations, evaluation)
     duplicated = np.flatnonzero(copies.any(axis=1))
-    warnings = []
+    faults = []
     if len(constant):
         scores = "scores" if len(constant) == 1 else "score"
-        warnings.append(f"{_dimensions(constant)} constant over all rows and {scores} nothing: {_names(constant)}")
+        faults.append(f"{_dimensions(constant)} constant over all rows and {scores} nothing: {_names(constant)}")
     if len(duplicated):
         pairs = [f"{row} of {int(np.argmax(copies[row]))}" for row in duplicated[:_NAMED]]
-        warnings.append(
+        faults.append(
             f"{_dimensions(duplicated)} a copy of another, up to shift and scale: {_listed(pairs, len(duplicated))}"
         )
     distinct = evaluation.embeddings.shape[1] - len(constant) - len(duplicated)
     if found.rank < distinct:
-        warnings.append(f"the {distinct} distinct dimensions are collinear: they span {found.rank}")
-    return found, tuple(warnings)
+        faults.append(f"the {distinct} distinct dimensions are collinear: they span {found.rank}")
+    if evaluation.targets.constant:
+        faults.append(f"factors that do not vary are in no score: {', '.join(evaluation.targets.constant)}")
+    return found, tuple(faults)
+
+
+def warn_of(faults: Sequence[str]) -> None:
+    """Warn of what :func:`diagnose` found, in one warning at the line that called the caller."""
+    if faults:
+        warnings.warn("; ".join(faults), DegenerateEmbeddingWarning, stacklevel=3)
 
 
 def _copies(correlations: npt.NDArray[np.float64], evaluation: Evaluation) -> npt.NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets, diagnose, warn_of
 from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
 
 __all__ = [
@@ -141,6 +141,9 @@ def mcc(
     Raises:
         ValueError: for an unknown correlation; otherwise, and TypeError, see :meth:`Evaluation.of`.
 
+    Warns:
+        DegenerateEmbeddingWarning: as :func:`~ident3d.metrics.score` does.
+
     Reference:
         Hyvarinen and Morioka, Unsupervised feature extraction by time-contrastive learning (2016); for circular
         factors Mardia, Linear-circular correlation coefficients and rhythmometry (1976).
@@ -148,6 +151,7 @@ def mcc(
     if correlation not in _CORRELATIONS:
         raise ValueError(f"unknown correlation {correlation!r}; choose from {', '.join(_CORRELATIONS)}")
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    warn_of(diagnose(evaluation)[1])
     return FactorScores.of(evaluation.targets.factors, _CORRELATIONS[correlation].values(evaluation))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, diagnose, warn_of
 from ident3d.metrics.metric import FactorScores
 from ident3d.metrics.r2 import AffineMap, ExplainedVariance
 
@@ -111,11 +111,15 @@ def nonlinear_r2(
     Raises:
         ValueError, TypeError: see :meth:`Evaluation.of`.
 
+    Warns:
+        DegenerateEmbeddingWarning: as :func:`~ident3d.metrics.score` does.
+
     Reference:
         Williams and Seeger, Using the Nystrom method to speed up kernel machines (2001); Golub, Heath and Wahba,
         Generalized cross-validation as a method for choosing a good ridge parameter (1979).
     """
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    warn_of(diagnose(evaluation)[1])
     return FactorScores.of(evaluation.targets.factors, NONLINEAR_R2.values(evaluation))
 
 

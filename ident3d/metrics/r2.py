@@ -14,7 +14,7 @@ import numpy.typing as npt
 from jaxtyping import Float64
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets
+from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets, diagnose, warn_of
 from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
 
 __all__ = ["AFFINE_R2", "AffineMap", "ExplainedVariance", "Regressor", "affine_r2", "determination", "r2_statistic"]
@@ -115,10 +115,14 @@ def affine_r2(
     Raises:
         ValueError, TypeError: see :meth:`Evaluation.of`.
 
+    Warns:
+        DegenerateEmbeddingWarning: as :func:`~ident3d.metrics.score` does.
+
     Reference:
         Zimmermann et al., Contrastive learning inverts the data generating process (2021), section 4.1.
     """
     evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    warn_of(diagnose(evaluation)[1])
     return FactorScores.of(evaluation.targets.factors, AFFINE_R2.values(evaluation))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,20 +11,29 @@ from ident3d.factors import Factors
 from ident3d.metrics.dci import DCI
 from ident3d.metrics.evaluation import (
     DEFAULT_PROTOCOL,
-    DegenerateEmbeddingWarning,
     Dimension,
     Evaluation,
     EvaluationProtocol,
     diagnose,
+    warn_of,
 )
 from ident3d.metrics.mcc import Pearson, Spearman
-from ident3d.metrics.metric import FactorScores, Measurement, Metric, MetricScores, Summary, bootstrap, interval
+from ident3d.metrics.metric import (
+    FactorMetric,
+    FactorScores,
+    Measurement,
+    Metric,
+    MetricScores,
+    Summary,
+    bootstrap,
+    interval,
+)
 from ident3d.metrics.nonlinear import NONLINEAR_R2
 from ident3d.metrics.r2 import AFFINE_R2
 from ident3d.randomness import generator
 from ident3d.registry import Registry
 
-__all__ = ["METRICS", "Scores", "score"]
+__all__ = ["METRICS", "Scores", "point_scores", "score"]
 
 METRICS: Registry[Metric] = Registry(
     "metric",
@@ -135,7 +143,7 @@ def score(
 
     The scores depend on the set of (id, latents, embedding) alone, not on the order of the rows. Dimensions that are
     constant or duplicated count what they are worth, are named in ``Scores.warnings``, and raise one
-    :class:`DegenerateEmbeddingWarning`.
+    :class:`~ident3d.metrics.DegenerateEmbeddingWarning`.
 
     Args:
         latents: (N, k) raw latents: numpy, a torch tensor on any device, or nested lists.
@@ -168,10 +176,7 @@ def score(
     metrics, summaries = _measure(evaluation, chosen)
     if ceiling is not None:
         metrics = {name: _with_ceiling(metric, ceiling.metrics.get(name)) for name, metric in metrics.items()}
-    if evaluation.targets.constant:
-        faults = (*faults, f"factors that do not vary are in no score: {', '.join(evaluation.targets.constant)}")
-    if faults:
-        warnings.warn("; ".join(faults), DegenerateEmbeddingWarning, stacklevel=2)
+    warn_of(faults)
     return Scores(
         protocol=evaluation.protocol.name,
         rows=len(evaluation.embeddings),
@@ -184,6 +189,44 @@ def score(
         fingerprint=fingerprint,
         version=__version__,
     )
+
+
+def point_scores(
+    latents: Any,
+    embeddings: Any,
+    ids: Any = None,
+    *,
+    metrics: Collection[str] = ("r2", "mcc_pearson"),
+    factors: Factors | None = None,
+    protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
+) -> tuple[dict[str, FactorScores], tuple[str, ...]]:
+    """Compute metrics alone, without intervals and chance levels, as a training does that is watched.
+
+    Nothing is warned of: what :func:`score` would warn of is returned.
+
+    Args:
+        latents: (N, k) raw latents.
+        embeddings: (N, d) embeddings of the same rows.
+        ids: (N,) unique integers; the row numbers where None.
+        metrics: names of metrics with a number per factor.
+        factors: the factors of the latents' columns; see :func:`score`.
+        protocol: the protocol, or its name.
+
+    Returns:
+        The scores by the metric's name, and a sentence for each thing that is wrong with the embeddings.
+
+    Raises:
+        ValueError: if a metric is unknown; otherwise see :meth:`Evaluation.of`.
+        TypeError: if a metric has no number per factor, or an array is not numeric.
+    """
+    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    found = dict[str, FactorScores]()
+    for name in metrics:
+        metric = METRICS.find(name)
+        if not isinstance(metric, FactorMetric):
+            raise TypeError(f"the metric {name!r} has no number per factor: {metric!r}")
+        found[name] = FactorScores.of(evaluation.targets.factors, metric.values(evaluation))
+    return found, diagnose(evaluation)[1]
 
 
 def _chosen(extras: Collection[str]) -> dict[str, Metric]:

@@ -61,3 +61,43 @@ class TestScore:
             scores = metrics.score(z, x)
         assert scores.constant_factors == ("rotation_y",)
         assert len(scores.metrics["r2"].value.per_factor) == 9
+
+
+@pytest.fixture
+def degenerate(mixed):
+    """Latents of which one is constant, and embeddings with a constant dimension and a copy."""
+    z, x = mixed[0].copy(), mixed[1].copy()
+    z[:, 4] = 0.25
+    x[:, 2] = 7
+    x[:, 5] = 1 - 2 * x[:, 1]
+    return z, x
+
+
+@pytest.mark.parametrize("metric", [metrics.mcc, metrics.affine_r2, metrics.nonlinear_r2])
+def test_a_metric_alone_warns_of_what_all_do(degenerate, metric):
+    with pytest.warns(metrics.DegenerateEmbeddingWarning) as expected:
+        metrics.score(*degenerate)
+    with pytest.warns(metrics.DegenerateEmbeddingWarning) as found:
+        metric(*degenerate)
+    assert [str(one.message) for one in found] == [str(one.message) for one in expected]
+    assert [one.filename for one in found] == [__file__]
+
+
+class TestPointScores:
+    def test_they_are_those_of_score(self, mixed):
+        whole = metrics.score(*mixed)
+        found, faults = metrics.point_scores(*mixed, metrics=["mcc_spearman", "r2"])
+        assert list(found) == ["mcc_spearman", "r2"]
+        for name, scores in found.items():
+            assert scores.per_factor == pytest.approx(whole.metrics[name].value.per_factor, abs=1e-12)
+        assert faults == ()
+
+    def test_what_is_wrong_is_returned_and_not_warned_of(self, degenerate):
+        _, faults = metrics.point_scores(*degenerate)
+        with pytest.warns(metrics.DegenerateEmbeddingWarning):
+            assert faults == metrics.score(*degenerate).warnings
+        assert len(faults) == 3
+
+    def test_a_metric_without_a_number_per_factor(self, mixed):
+        with pytest.raises(TypeError, match="the metric 'dci' has no number per factor"):
+            metrics.point_scores(*mixed, metrics=["dci"])
