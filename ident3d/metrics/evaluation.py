@@ -153,8 +153,9 @@ class Targets:
         Raises:
             ValueError: if no factor varies, or a circular factor leaves [-1, 1].
         """
-        spread = np.ptp(latents, axis=0)
-        varies = spread > _CONSTANT * np.maximum(1, np.abs(latents).max(axis=0))
+        by_factor = np.ascontiguousarray(latents.T)  # whole rows are what NumPy reduces fast
+        low, high = by_factor.min(axis=1), by_factor.max(axis=1)
+        varies = high - low > _CONSTANT * np.maximum(1, np.maximum(-low, high))
         if not varies.any():
             raise ValueError(
                 f"none of the {len(factors)} latents varies over the {len(latents)} rows: nothing to score"
@@ -163,7 +164,7 @@ class Targets:
         constant = tuple(factor.name for factor, keep in zip(factors, varies, strict=True) if not keep)
         columns: list[npt.NDArray[np.float64]] = []
         owner: list[int] = []
-        for position, (factor, values) in enumerate(zip(kept, latents[:, varies].T, strict=True)):
+        for position, (factor, values) in enumerate(zip(kept, by_factor[varies], strict=True)):
             if factor.is_circular:
                 if np.abs(values).max() > 1 + 1e-6:
                     raise ValueError(
@@ -175,7 +176,7 @@ class Targets:
             else:
                 columns.append(values)
                 owner.append(position)
-        return cls(kept, constant, np.stack(columns, axis=1), np.array(owner))
+        return cls(kept, constant, np.ascontiguousarray(np.stack(columns).T), np.array(owner))
 
     def pooled(self, by_column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Sum values of the columns into values of their factors: (..., C) to (..., F)."""
@@ -314,16 +315,16 @@ def _standardised(
     """Return standardised dimensions, their scale, the resolution and the rounding; see :class:`Evaluation`."""
     kind = embeddings.dtype
     resolution = float(np.finfo(kind).eps) if kind.kind == "f" else float(np.finfo(np.float64).eps)
-    x = embeddings.astype(np.float64)
-    largest = np.abs(x).max(axis=0)
-    x /= np.where(largest > 0, largest, 1)  # before any square, which may overflow
-    x -= x.mean(axis=0)
-    deviation = np.sqrt(np.einsum("nd,nd->d", x, x) / len(x))
+    x = np.ascontiguousarray(embeddings.T, dtype=np.float64)  # whole rows are what NumPy reduces fast
+    largest = np.maximum(-x.min(axis=1), x.max(axis=1))
+    x /= np.where(largest > 0, largest, 1)[:, None]  # before any square, which may overflow
+    x -= x.mean(axis=1, keepdims=True)
+    deviation = np.sqrt(np.einsum("dn,dn->d", x, x) / x.shape[1])
     constant = deviation <= 4 * resolution
-    x /= np.where(constant, 1, deviation)
-    x[:, constant] = 0
+    x /= np.where(constant, 1, deviation)[:, None]
+    x[constant] = 0
     rounding = np.where(constant, 0, resolution / np.where(constant, 1, deviation))
-    return x, np.where(constant, 0, deviation * largest), resolution, rounding
+    return np.ascontiguousarray(x.T), np.where(constant, 0, deviation * largest), resolution, rounding
 
 
 _NEARLY_COPIES = 0.999  # the correlation from which on a dimension may be a copy of another

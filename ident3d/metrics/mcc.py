@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float64
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import rankdata
 
 from ident3d.factors import Factors
 from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets, diagnose, warn_of
 from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
+from ident3d.metrics.r2 import least_squares
 
 __all__ = [
     "Correlation",
@@ -180,13 +180,23 @@ def correlations(
     Returns:
         (F, d) float64 in [0, 1]; with permutations (P, F, d), one table for each.
     """
-    rows, width = columns.shape
+    rows = len(columns)
     centred = columns - columns.mean(axis=0)
-    deviation = np.sqrt((centred**2).mean(axis=0))
-    standard = centred / np.where(deviation > 0, deviation, 1)
-    permuted = standard if orders is None else np.hstack([standard[order] for order in orders])
-    simple = (permuted.T @ embeddings / rows).reshape(-1, width, embeddings.shape[1])
-    tables = np.stack([_multiple(simple[:, own], standard[:, own]) for own in _columns_of_factors(targets)], axis=1)
+    moments = centred.T @ centred / rows
+    deviation = np.sqrt(np.diagonal(moments))
+    scale = np.where(deviation > 0, deviation, 1)
+    if orders is None:
+        simple = (centred.T @ embeddings)[None]
+    else:
+        permuted = np.empty_like(centred)  # one for all: memory that is new costs more than what is done with it
+        simple = np.stack(
+            [np.take(centred, order, axis=0, out=permuted, mode="clip").T @ embeddings for order in orders]
+        )
+    simple /= rows * scale[:, None]  # (P, C, d)
+    between = moments / (scale * scale[:, None])
+    tables = np.stack(
+        [_multiple(simple[:, own], between[np.ix_(own, own)]) for own in _columns_of_factors(targets)], axis=1
+    )
     return tables[0] if orders is None else tables
 
 
@@ -218,11 +228,16 @@ def _columns_of_factors(targets: Targets) -> list[npt.NDArray[np.int64]]:
     return [np.flatnonzero(targets.owner == position) for position in range(len(targets.factors))]
 
 
-def _multiple(simple: Array, standard: Array) -> Array:
-    """Return the multiple correlation with a factor's one column, or two, from its (P, columns, d) simple ones."""
-    if standard.shape[1] == 1:
+def _multiple(simple: Array, mutual: Array) -> Array:
+    """Return the multiple correlation with a factor's columns from their simple ones and their mutual ones.
+
+    Args:
+        simple: (P, columns, d) correlations of the factor's one column, or two, with the dimensions.
+        mutual: (columns, columns) correlations of the columns.
+    """
+    if len(mutual) == 1:
         return np.asarray(np.minimum(np.abs(simple[:, 0]), 1))
-    between = float((standard[:, 0] * standard[:, 1]).mean())
+    between = float(mutual[0, 1])
     cosine, sine = simple[:, 0], simple[:, 1]
     squared = (cosine**2 + sine**2 - 2 * cosine * sine * between) / max(1 - between**2, np.finfo(np.float64).eps)
     multiple: Array = np.sqrt(np.clip(squared, 0, 1))
@@ -232,10 +247,10 @@ def _multiple(simple: Array, standard: Array) -> Array:
 def _column_ranks(values: Array) -> Array:
     order = np.argsort(values)
     ascending = values[order]
-    if (ascending[1:] == ascending[:-1]).any():
-        return np.asarray(rankdata(values), dtype=np.float64)
+    starts = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
+    counts = np.diff(starts, append=len(values))
     ranked = np.empty(len(values))
-    ranked[order] = np.arange(1.0, len(values) + 1)
+    ranked[order] = np.repeat(starts + (counts + 1) / 2, counts)
     return ranked
 
 
@@ -310,7 +325,7 @@ def _matched_pairs(
     for pair, factor in enumerate(matching.factors):
         own = targets.owner == factor
         centred = columns[:, own] - columns[:, own].mean(axis=0)
-        weight = np.linalg.lstsq(centred, dimensions[:, pair], rcond=None)[0]
+        weight = least_squares(centred, dimensions[:, pair : pair + 1], np.zeros(1))[:, 0]
         combination = centred @ weight
         deviation = np.sqrt((combination**2).mean())
         if deviation > 0:
@@ -337,20 +352,30 @@ def _spread_slope(position: Array) -> Array:
 
     The variance of ranks is (1 - sum p^3) / 12 N^2 with p the share of each value; without ties there is no slope.
     """
-    _, inverse, counts = np.unique(position, return_inverse=True, return_counts=True)
-    shares = counts / len(position)
+    doubled = _doubled_ranks(position)
+    shares = np.bincount(doubled) / len(position)
     cubes = float((shares**3).sum())
     if cubes == 1:
         return np.zeros(len(position))
-    return np.asarray(1.5 * (shares[inverse] ** 2 - cubes) / (1 - cubes))
+    return np.asarray(1.5 * (shares[doubled] ** 2 - cubes) / (1 - cubes))
 
 
 def _mean_above(position: Array, values: Array) -> Array:
     """Return for each row the mean over all rows of the values at positions above its own; ties count half."""
-    order = np.argsort(position)
-    ascending = position[order]
-    below = np.concatenate([[0.0], np.cumsum(values[order])])
-    left, right = np.searchsorted(ascending, ascending, "left"), np.searchsorted(ascending, ascending, "right")
-    above = np.empty(len(position))
-    above[order] = (below[-1] - (below[left] + below[right]) / 2) / len(position)
-    return above
+    doubled = _doubled_ranks(position)
+    at = np.bincount(doubled, weights=values)
+    up_to = np.cumsum(at)
+    return np.asarray((up_to[-1] - up_to + at / 2)[doubled] / len(position))
+
+
+def _doubled_ranks(position: Array) -> npt.NDArray[np.int64]:
+    """Return twice the ranks, ties averaged, which are integers: (N,) from 2 to 2 N.
+
+    Args:
+        position: (N,) an increasing affine function of the ranks, so that no sorting is needed.
+    """
+    rows, low, high = len(position), float(position.min()), float(position.max())
+    if low == high:
+        return np.full(rows, rows + 1)
+    first, last = 1 + int((position == low).sum()), 2 * rows + 1 - int((position == high).sum())
+    return np.asarray(np.rint(first + (position - low) * ((last - first) / (high - low))), dtype=np.int64)

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _LEVEL = 0.95
-_DRAWS_AT_ONCE = 8  # keeps the counts of a block in the cache
+_DRAWS_AT_ONCE = 64  # each block reads all the columns once, and holds 8 bytes a row and draw
 _BLOCKS = 20  # parts of the rows that the jackknife leaves out in turn
 
 Array = npt.NDArray[np.float64]
@@ -221,14 +221,21 @@ def bootstrap(statistics: Sequence[Statistic], draws: int, generator: np.random.
     Returns:
         (D, F) float64 for each statistic.
     """
-    columns = np.hstack([statistic.columns for statistic in statistics])
+    import torch  # whose products of matrices are several times as fast as NumPy's where it is built with MKL
+
+    columns = torch.from_numpy(np.hstack([statistic.columns for statistic in statistics]))
     rows = len(columns)
-    means = np.empty((draws, columns.shape[1]))
+    found = torch.empty((draws, columns.shape[1]), dtype=torch.float64, device="cpu")
+    counts = torch.empty((min(draws, _DRAWS_AT_ONCE), rows), dtype=torch.float64, device="cpu")
+    once = torch.ones(rows, dtype=torch.float64, device="cpu")
     for start in range(0, draws, _DRAWS_AT_ONCE):
         block = min(_DRAWS_AT_ONCE, draws - start)
-        drawn = generator.integers(0, rows, size=(block, rows), dtype=np.int64)
-        counts = np.stack([np.bincount(of_draw, minlength=rows) for of_draw in drawn])
-        means[start : start + block] = counts.astype(np.float64) @ columns / rows
+        counts.zero_()
+        for of_draw in counts[:block]:
+            drawn = generator.integers(0, rows, size=rows, dtype=np.int64)
+            of_draw.scatter_add_(0, torch.from_numpy(drawn), once)
+        torch.mm(counts[:block], columns, out=found[start : start + block])
+    means = found.numpy() / rows
     ends = np.cumsum([statistic.columns.shape[1] for statistic in statistics])
     parts = np.split(means, ends[:-1], axis=1)
     return [statistic.of_means(part) for statistic, part in zip(statistics, parts, strict=True)]

@@ -17,7 +17,18 @@ from ident3d.factors import Factors
 from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets, diagnose, warn_of
 from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
 
-__all__ = ["AFFINE_R2", "AffineMap", "ExplainedVariance", "Regressor", "affine_r2", "determination", "r2_statistic"]
+__all__ = [
+    "AFFINE_R2",
+    "AffineMap",
+    "ExplainedVariance",
+    "Regressor",
+    "affine_r2",
+    "determination",
+    "least_squares",
+    "r2_statistic",
+]
+
+_WELL_CONDITIONED = 1e-4  # of eigenvalues, smallest to largest: the weights keep eleven digits
 
 Array = npt.NDArray[np.float64]
 Regressor = Callable[[Array, Array], Callable[[Array], Array]]
@@ -42,12 +53,33 @@ class AffineMap:
     def fit(cls, inputs: Float64[Array, "n d"], outputs: Float64[Array, "n c"]) -> AffineMap:
         """Fit the map from inputs to outputs."""
         centre, offset = inputs.mean(axis=0), outputs.mean(axis=0)
-        weight = np.linalg.lstsq(inputs - centre, outputs - offset, rcond=None)[0]
-        return cls(centre, weight, offset)
+        return cls(centre, least_squares(inputs - centre, outputs, offset), offset)
 
     def __call__(self, inputs: Float64[Array, "n d"]) -> Float64[Array, "n c"]:
         """Map inputs to outputs."""
-        return (inputs - self.centre) @ self.weight + self.offset
+        found = (inputs - self.centre) @ self.weight
+        found += self.offset  # in place: there can be columns for every permutation
+        return np.asarray(found)
+
+
+def least_squares(
+    inputs: Float64[Array, "n d"], outputs: Float64[Array, "n c"], offset: Float64[Array, " c"]
+) -> Float64[Array, "d c"]:
+    """Return the weights of least squares, of least norm where the inputs are collinear.
+
+    Second moments suffice where their rounding is far below their smallest eigenvalue, and are several times as fast;
+    elsewhere the inputs are decomposed themselves.
+
+    Args:
+        inputs: (N, d) centred inputs.
+        outputs: (N, C) outputs.
+        offset: (C,) their mean.
+    """
+    values, vectors = np.linalg.eigh(inputs.T @ inputs)
+    if values[0] > _WELL_CONDITIONED * values[-1]:
+        # the inputs are centred, so the outputs need not be
+        return np.asarray(vectors @ ((vectors.T @ (inputs.T @ outputs)) / values[:, None]))
+    return np.asarray(np.linalg.lstsq(inputs, outputs - offset, rcond=None)[0])
 
 
 @dataclass(frozen=True)
@@ -72,16 +104,26 @@ class ExplainedVariance(FactorMetric):
 
     def measure(self, evaluation: Evaluation) -> Measurement:
         """Return R2 of the targets and of permuted targets, fitted at once, and its statistic for the fitted map."""
-        targets, fitted = evaluation.targets, evaluation.fitted
-        columns, width = targets.columns, targets.columns.shape[1]
-        stacked = np.hstack([columns, *(columns[order] for order in evaluation.orders)])
-        truth = stacked[~fitted]
-        predicted = self.fit(evaluation.embeddings[fitted], stacked[fitted])(evaluation.embeddings[~fitted])
-        blocks = [slice(start, start + width) for start in range(width, stacked.shape[1], width)]
-        chance = [determination(truth[:, block], predicted[:, block], targets) for block in blocks]
-        prediction = predicted[:, :width]
-        values = determination(columns[~fitted], prediction, targets)
-        return Measurement(values, np.stack(chance), r2_statistic(prediction, targets, ~fitted))
+        targets, columns = evaluation.targets, evaluation.targets.columns
+        fitted, scored = np.flatnonzero(evaluation.fitted), np.flatnonzero(~evaluation.fitted)
+        orders = [np.arange(len(columns)), *evaluation.orders]
+        outputs = _side_by_side(columns, [order[fitted] for order in orders])
+        predicted = self.fit(evaluation.embeddings[fitted], outputs)(evaluation.embeddings[scored])
+        predictions = np.split(predicted, len(orders), axis=1)
+        values, *chance = (
+            determination(columns[order[scored]], prediction, targets)
+            for order, prediction in zip(orders, predictions, strict=True)
+        )
+        return Measurement(values, np.stack(chance), r2_statistic(predictions[0], targets, ~evaluation.fitted))
+
+
+def _side_by_side(columns: Array, rows: list[npt.NDArray[np.int64]]) -> Array:
+    """Return the columns at each of P lists of R rows: (R, P * C)."""
+    width = columns.shape[1]
+    found = np.empty((len(rows[0]), len(rows) * width))
+    for place, chosen in enumerate(rows):
+        found[:, place * width : (place + 1) * width] = columns[chosen]
+    return found
 
 
 AFFINE_R2 = ExplainedVariance("R2", AffineMap.fit, is_extra=False)
@@ -139,9 +181,13 @@ def determination(
     Returns:
         (F,) float64. A factor that happens not to vary over the scored rows has 0.
     """
-    unexplained = targets.pooled(((truth - prediction) ** 2).sum(axis=0))
-    total = targets.pooled(((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
+    unexplained = targets.pooled(_sum_of_squares(truth - prediction))
+    total = targets.pooled(_sum_of_squares(truth - truth.mean(axis=0)))
     return np.subtract(1, np.divide(unexplained, total, out=np.ones_like(total), where=total > 0))
+
+
+def _sum_of_squares(values: Array) -> Array:
+    return np.asarray(np.einsum("nc,nc->c", values, values))
 
 
 def r2_statistic(prediction: Array, targets: Targets, scored: npt.NDArray[np.bool_]) -> Statistic:

@@ -32,5 +32,6 @@ EXAMPLES = {
     f"{HOME}.mcc.ranks": lambda: (INPUTS,),
     f"{HOME}.r2.AffineMap.__call__": lambda: (AffineMap.fit(INPUTS, OUTPUTS), INPUTS),
     f"{HOME}.r2.AffineMap.fit": lambda: (AffineMap, INPUTS, OUTPUTS),
+    f"{HOME}.r2.least_squares": lambda: (INPUTS - INPUTS.mean(axis=0), OUTPUTS, OUTPUTS.mean(axis=0)),
     f"{HOME}.r2.determination": lambda: (targets().columns, OUTPUTS, targets()),
 }
