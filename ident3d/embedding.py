@@ -13,11 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float, Float32, Int64, UInt8
 from torch import Tensor, nn
 
 from ident3d.errors import EncoderError, MissingDependencyError
@@ -65,13 +66,14 @@ sequences and optional values, the decoding of files, losses, and whatever belon
 """
 
 
+@runtime_checkable
 class ImageSource(Protocol):
     """Images by row: :class:`ident3d.ThreeDIdent`, its ``positives``, and whatever pairs can be drawn from."""
 
     def __len__(self) -> int:
         """Return N."""
 
-    def pixels(self, rows: Tensor) -> Tensor:
+    def pixels(self, rows: Int64[Tensor, " batch"]) -> UInt8[Tensor, "batch height width 3"]:
         """Return the (B, H, W, 3) uint8 images of (B,) int64 rows."""
 
 
@@ -81,7 +83,7 @@ def embed(
     *,
     device: torch.device | str | None = None,
     batch_size: int = _BATCH_SIZE,
-) -> npt.NDArray[np.float32]:
+) -> Float32[npt.NDArray[np.float32], "n d"]:
     """Embed every image of a dataset.
 
     A module is switched to evaluation meanwhile; no gradients are kept.
@@ -121,7 +123,9 @@ def embed(
     return torch.cat(parts).numpy()
 
 
-def as_input(*images: Tensor, device: torch.device) -> Tensor:
+def as_input(
+    *images: UInt8[Tensor, "_ 3 height width"], device: torch.device
+) -> Float32[Tensor, "batch 3 height width"]:
     """Return images as one batch of an encoder's input.
 
     Args:
@@ -221,7 +225,7 @@ class OnnxEncoder:
         width = outputs[0].shape[-1] if outputs[0].shape else None
         self.width: int | None = width if isinstance(width, int) else None
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> Float32[Tensor, "batch d"]:
         """Embed (B, 3, H, W) float32 images in [0, 1].
 
         Raises:

@@ -1,7 +1,8 @@
 """The shapes and dtypes in annotations, checked at run time: every annotated public function is called once.
 
 The calls stand in ``tests/shapes/``, a module for each part of the project with a dictionary ``EXAMPLES``: from the
-full name of a function or method to what returns its arguments, the instance or the class first for a method.
+full name of a function or method to what returns its arguments, the instance or the class first for a method. Those
+that go by name stand last, in a dictionary.
 """
 
 import dataclasses
@@ -90,7 +91,10 @@ def test_every_annotated_function_has_an_example_and_every_example_a_function():
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() & EXAMPLES.keys()))
 def test_shapes_are_as_annotated(name):
-    jaxtyped(FUNCTIONS[name], typechecker=beartype)(*EXAMPLES[name]())
+    arguments = EXAMPLES[name]()
+    by_name = arguments[-1] if arguments and isinstance(arguments[-1], dict) else {}
+    by_place = arguments[:-1] if by_name else arguments
+    jaxtyped(FUNCTIONS[name], typechecker=beartype)(*by_place, **by_name)
 
 
 def test_the_test_above_can_fail():
