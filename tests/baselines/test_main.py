@@ -120,7 +120,7 @@ def test_what_a_run_keeps_of_what_two_views_share_is_told(images_root, trained, 
     ("options", "message"),
     [
         ((), "supervised has no pairs with a known conditional: give --conditional"),
-        (("--conditional", "normal(sigma=0.5)", "--items", "1"), "--items is 2 or more, not 1"),
+        (("--conditional", "normal(sigma=0.5)", "--items", "1"), "expected --items of 2 or more, the positive"),
         (("--conditional", "vmf(kappa=3)"), "is not defined on Box"),
     ],
 )
