@@ -174,6 +174,9 @@ class ShardReader:
         missing = [name for name in ("index", "image", "latents") if name not in names]
         if missing:
             raise DatasetError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(names)}")
+        wrong = [field.name for field in self._file.schema_arrow if not _has_type_of_a_shard(field)]
+        if wrong:
+            raise DatasetError(f"{path}: the columns {', '.join(wrong)} have other types than in a shard")
         self.has_pairs = "image_pos" in names and "latents_pos" in names
         self.rows: int = self._file.metadata.num_rows
         told = self._file.schema_arrow.metadata or {}
@@ -232,6 +235,22 @@ class ShardReader:
             raise DatasetError(
                 f"{self.path}: {found} of {expected} rows of the column {column} are there; fetch or render it again"
             )
+
+
+_LISTS = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
+
+
+def _has_type_of_a_shard(field: pa.Field) -> bool:
+    """Return whether a column has the type that it has in a shard; those of other names may have any."""
+    if field.name == "index":
+        return bool(pa.types.is_integer(field.type))
+    if field.name in {"latents", "latents_pos"}:
+        is_list = any(is_kind(field.type) for is_kind in _LISTS)
+        return is_list and bool(pa.types.is_floating(field.type.value_type))
+    if field.name in {"image", "image_pos"}:
+        has_bytes = pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+        return has_bytes and field.type.field("bytes").type in (pa.binary(), pa.large_binary())
+    return True
 
 
 def _raise_unless_damage(error: Exception) -> None:
