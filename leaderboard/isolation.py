@@ -29,7 +29,7 @@ from ident3d.embedding import OnnxEncoder
 from ident3d.errors import EncoderError
 from ident3d.files import sha256_of
 
-__all__ = ["IsolatedEncoder", "Limits"]
+__all__ = ["EncoderLimits", "IsolatedEncoder"]
 
 _EMBEDDINGS, _FAULT = b"\0", b"\1"  # what an answer begins with
 _LONGEST_FAULT = 1000  # characters
@@ -37,7 +37,7 @@ _THREAD_BYTES = 256 << 20  # address space that a thread reserves, used or not
 
 
 @dataclass(frozen=True)
-class Limits:
+class EncoderLimits:
     """What an encoder may use.
 
     Attributes:
@@ -75,9 +75,9 @@ class IsolatedEncoder:
         FileNotFoundError: if there is no such file.
     """
 
-    def __init__(self, path: Path, threads: int = 0, limits: Limits | None = None) -> None:
+    def __init__(self, path: Path, threads: int = 0, limits: EncoderLimits | None = None) -> None:
         self.sha256 = sha256_of(path)
-        self._path, self._limits = path, limits or Limits()
+        self._path, self._limits = path, limits or EncoderLimits()
         context = multiprocessing.get_context("spawn")  # threads of ours do not survive a fork
         self._connection, other = context.Pipe()
         self._process = context.Process(
@@ -163,7 +163,7 @@ def _exit_of(code: int | None) -> str:
     return signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"
 
 
-def _serve(connection: Connection[Any, Any], path: Path, threads: int, limits: Limits) -> None:
+def _serve(connection: Connection[Any, Any], path: Path, threads: int, limits: EncoderLimits) -> None:
     """Load an encoder and embed what comes through the connection, as the process's work."""
     import onnx  # noqa: F401 - both are loaded before memory is limited
     import onnxruntime  # noqa: F401
@@ -190,7 +190,7 @@ def _serve(connection: Connection[Any, Any], path: Path, threads: int, limits: L
         connection.send_bytes(_FAULT + str(error)[:_LONGEST_FAULT].encode(errors="replace"))
 
 
-def _check_width(width: int | None, limits: Limits) -> None:
+def _check_width(width: int | None, limits: EncoderLimits) -> None:
     if width is not None and width > limits.width:
         raise EncoderError(f"the encoder gives {width:,} numbers for an image; at most {limits.width:,} are accepted")
 
@@ -216,7 +216,7 @@ def _silence() -> None:
     os.close(nothing)
 
 
-def _limit_memory(limits: Limits, threads: int) -> None:
+def _limit_memory(limits: EncoderLimits, threads: int) -> None:
     """Grant so much address space beyond what is in use, and no core files."""
     if sys.platform != "linux":
         return

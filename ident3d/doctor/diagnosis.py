@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import ident3d
 from ident3d.doctor.libraries import PATIENCE_S, LoadedLibrary, explain_bpy, load_all, missing_packages
-from ident3d.doctor.machine import Disk, Limits, Memory, Processor, disks, limits, memory, processor
+from ident3d.doctor.machine import Disk, Memory, ProcessLimits, Processor, disks, limits, memory, processor
 
 __all__ = ["Ability", "Diagnosis", "System", "abilities", "diagnose"]
 
@@ -195,7 +195,7 @@ class Diagnosis:
     processor: Processor
     memory: Memory
     disks: tuple[Disk, ...]
-    limits: Limits
+    limits: ProcessLimits
     libraries: dict[str, LoadedLibrary]
     abilities: tuple[Ability, ...]
 

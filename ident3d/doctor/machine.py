@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ident3d.files import nearest_folder
 
-__all__ = ["Disk", "Limits", "Memory", "Processor", "disks", "limits", "memory", "processor"]
+__all__ = ["Disk", "Memory", "ProcessLimits", "Processor", "disks", "limits", "memory", "processor"]
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -72,7 +72,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """Limits of processes.
 
     Attributes:
@@ -124,18 +124,18 @@ def disks() -> tuple[Disk, ...]:
     return tuple(_disk(what, Path(path)) for what, path in {"here": here, "temporary": temporary, "hub": hub}.items())
 
 
-def limits() -> Limits:
+def limits() -> ProcessLimits:
     """Return the limits of processes."""
     start = multiprocessing.get_start_method(allow_none=True)  # asked for in another way, it would be fixed for good
     method = start or multiprocessing.get_all_start_methods()[0]
     try:
         import resource
     except ImportError:  # Windows
-        return Limits(None, None, method)
+        return ProcessLimits(None, None, method)
     soft, hard = (
         None if number == resource.RLIM_INFINITY else number for number in resource.getrlimit(resource.RLIMIT_NOFILE)
     )
-    return Limits(soft, hard, method)
+    return ProcessLimits(soft, hard, method)
 
 
 def _processor_name() -> str:

@@ -11,7 +11,7 @@ import tyro
 
 from ident3d.commandline import EXIT_OK, write_json
 from leaderboard.board import DEFAULT_FOLDER, Board
-from leaderboard.isolation import IsolatedEncoder, Limits
+from leaderboard.isolation import EncoderLimits, IsolatedEncoder
 from leaderboard.verification import verify
 
 __all__ = ["VerifyEntry"]
@@ -42,9 +42,9 @@ class VerifyEntry:
     """How far R2 may fall on the sealed split."""
     threads: int = 0
     """Threads on the CPU; 0 leaves the choice to ONNX Runtime."""
-    seconds: float = Limits.seconds
+    seconds: float = EncoderLimits.seconds
     """Time that the encoder may take to load, and for each batch of 64 images."""
-    memory: float = Limits.memory_gib
+    memory: float = EncoderLimits.memory_gib
     """GiB of memory that it may use; held on Linux alone."""
     board: Path = DEFAULT_FOLDER
     """The folder with the entries; the leaderboard's own by default."""
@@ -62,7 +62,7 @@ class VerifyEntry:
             raise ValueError(f"unknown entry {self.entry!r}; choose from {', '.join(board.entries)}")
         entry = board.entries[name]
         track = board.tracks[entry.track]
-        limits = Limits(self.seconds, self.memory, entry.width or Limits.width)
+        limits = EncoderLimits(self.seconds, self.memory, entry.width or EncoderLimits.width)
         data, sealed = (ThreeDIdent(root, split=track.split) for root in (self.data, self.sealed))
         with IsolatedEncoder(self.encoder, self.threads, limits) as encoder:
             found = verify(

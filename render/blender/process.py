@@ -138,7 +138,7 @@ class WorkerProcess:
     """
 
     def __init__(self, program: Program, settings: Settings) -> None:
-        self._folder = _Folder()
+        self._folder = _ScratchFolder()
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)  # of its standard error, not logged yet
         self._logged: set[str] = set()
         try:
@@ -273,7 +273,7 @@ class WorkerProcess:
                 self._lines.append(line.decode(errors="replace").rstrip())
 
 
-class _Folder:
+class _ScratchFolder:
     """A folder for the files of a worker, in memory where possible; abandoned ones are removed first.
 
     Attributes:

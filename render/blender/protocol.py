@@ -71,8 +71,9 @@ class Device(StrEnum):
 GPUS = (Device.OPTIX, Device.CUDA, Device.HIP, Device.METAL, Device.ONEAPI)
 """The devices other than the CPU, in the order in which ``AUTO`` tries them."""
 
-SMALLEST, LARGEST = 4, 65536
-"""Bounds of an image's width and height in pixels; outside of them Blender silently renders another size."""
+SMALLEST, LARGEST = 4, 8192
+"""Bounds of an image's width and height in pixels: Blender silently renders smaller ones at another size, and
+larger ones are not read (see ``ident3d.storage.images.MOST_PIXELS``)."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 from ident3d.embedding import OnnxEncoder
 from ident3d.errors import EncoderError
-from leaderboard.isolation import IsolatedEncoder, Limits
+from leaderboard.isolation import EncoderLimits, IsolatedEncoder
 
 FLOAT = TensorProto.FLOAT
 IMAGES = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-QUICK = Limits(seconds=60, memory_gib=1, width=10)
+QUICK = EncoderLimits(seconds=60, memory_gib=1, width=10)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ class TestLimits:
         nodes[2:2] = [nodes.pop(-3)]
         weights = {"w": np.zeros((192, 10), np.float32), "n": np.array([4096, 4096], np.int64)}
         start = time.monotonic()
-        said = fault(encoder(*nodes, weights=weights), Limits(seconds=2, memory_gib=2))
+        said = fault(encoder(*nodes, weights=weights), EncoderLimits(seconds=2, memory_gib=2))
         assert "takes more than 2 seconds for embedding 5 images" in said
         assert time.monotonic() - start < 120
 
@@ -138,7 +138,7 @@ class TestLimits:
 
     def test_there_are_some(self):
         with pytest.raises(ValueError, match="limits are above 0, got 0 seconds"):
-            Limits(seconds=0)
+            EncoderLimits(seconds=0)
 
 
 def test_an_output_that_is_no_number(encoder):
@@ -149,7 +149,7 @@ def test_an_output_that_is_no_number(encoder):
 
 
 def test_a_process_that_dies(encoder):
-    with IsolatedEncoder(encoder(node("Flatten", "x")), 1, Limits(seconds=60)) as isolated:
+    with IsolatedEncoder(encoder(node("Flatten", "x")), 1, EncoderLimits(seconds=60)) as isolated:
         isolated._process.kill()
         with pytest.raises(EncoderError, match=r"ends its process \(SIGKILL\)"):
             isolated(IMAGES)

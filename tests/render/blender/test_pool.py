@@ -298,7 +298,7 @@ def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_last_words(
 def test_wrong_settings_are_refused_before_anything_starts(tmp_path):
     with pytest.raises(ValueError, match="1 or more workers, not 0"):
         Pool(SETTINGS, 0)
-    with pytest.raises(ValueError, match="4 to 65536 pixels per side, not 0"):
+    with pytest.raises(ValueError, match="4 to 8192 pixels per side, not 0"):
         Settings(QUALITIES["draft"], resolution=0)
     with pytest.raises(ValueError, match="1 or more threads"):
         Settings(QUALITIES["draft"], resolution=8, threads=0)
