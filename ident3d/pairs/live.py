@@ -108,7 +108,10 @@ class LivePairs(PairStream):
         self._held = _held({} if others is None else others, self.columns, self.factors)
 
     def on_device(self, device: torch.device | str) -> Self:
-        """Return this stream with images that are rendered on ``device``; see :meth:`PairStream.on_device`."""
+        """Return this stream with images that are rendered on ``device``.
+
+        See :meth:`~ident3d.pairs.stream.PairStream.on_device`.
+        """
         from ident3d.live import LiveRenderer
 
         old = self.renderer

@@ -149,7 +149,8 @@ class PositivePairs(StoredPairs):
         """Return a DataLoader that yields this stream's batches in order, endlessly.
 
         From decoded images, workers only match, and batches get their images in the process that iterates. A
-        transform is left to the workers, and images with it. See :meth:`PairStream.loader` for the options.
+        transform is left to the workers, and images with it. See :meth:`~ident3d.pairs.stream.PairStream.loader` for
+        the options.
         """
         check_workers(num_workers, options.get("prefetch_factor"))
         is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
