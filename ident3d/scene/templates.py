@@ -30,6 +30,7 @@ __all__ = [
 Bindable = float | str
 """A number, or the name of the factor that it is bound to: the factor's physical value is used."""
 BindableVector = tuple[Bindable, Bindable, Bindable]
+"""Three numbers along x, y and z, each of which may be bound to a factor."""
 FactorValues = Mapping[str, float]
 """The physical value of every factor, by its name."""
 
