@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from baselines.losses import AnInfoNCE, SupervisedMSE
+from baselines.losses import Loss, SupervisedMSE
 from baselines.synthetic.experiments import Experiment
 from baselines.synthetic.networks import Initialisation, MixingNetwork, StackedEncoder
 from baselines.training.checkpoint import DivergedError, load_checkpoint, load_optimiser, load_state, save_checkpoint
@@ -412,8 +412,8 @@ class Runs:
 
     def precision(self) -> tuple[tuple[float, ...], ...] | None:
         """Return the learned Lambda of each run; None if the loss has none."""
-        learned = [tuple(loss.precision.tolist()) for loss in self.losses if isinstance(loss, AnInfoNCE)]
-        return tuple(learned) or None
+        learned = (cast("Loss", loss).precision for loss in self.losses)
+        return tuple(tuple(precision.tolist()) for precision in learned if precision is not None) or None
 
     def state(self) -> dict[str, Any]:
         """Return everything that a resumed training needs."""
