@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from baselines.losses import AnInfoNCE, DeltaInfoNCE, InfoNCE
+from baselines.losses import AnInfoNCE, DeltaInfoNCE, InfoNCE, Loss
 from ident3d.conditionals import Conditional
 from ident3d.marginals import Marginal
 from ident3d.spaces import Space
@@ -106,7 +106,7 @@ class Objective(Protocol):
     def label(self) -> str:
         """How tables write it."""
 
-    def loss(self, dim: int) -> nn.Module:
+    def loss(self, dim: int) -> Loss:
         """Return the loss of one run, a module called with the embeddings (B, dim) of anchors and positives."""
 
 
@@ -125,7 +125,7 @@ class VonMisesFisherModel:
         """How tables write it."""
         return f"vMF(κ={self.kappa:g})"
 
-    def loss(self, dim: int) -> nn.Module:  # noqa: ARG002 - the protocol's signature
+    def loss(self, dim: int) -> Loss:  # noqa: ARG002 - the protocol's signature
         """Return InfoNCE."""
         return InfoNCE(1 / self.kappa)
 
@@ -145,7 +145,7 @@ class Power:
         """How tables write it."""
         return {1.0: "Laplace", 2.0: "Normal"}.get(self.p) or f"GenNorm(β={self.p:g})"
 
-    def loss(self, dim: int) -> nn.Module:  # noqa: ARG002 - the protocol's signature
+    def loss(self, dim: int) -> Loss:  # noqa: ARG002 - the protocol's signature
         """Return delta-InfoNCE."""
         return DeltaInfoNCE(self.p)
 
@@ -167,6 +167,6 @@ class LearnedAnisotropic:
         """How tables write it."""
         return "AnInfoNCE"
 
-    def loss(self, dim: int) -> nn.Module:
+    def loss(self, dim: int) -> Loss:
         """Return AnInfoNCE with a Lambda of its own."""
         return AnInfoNCE(dim, self.precision)

@@ -597,8 +597,15 @@ def _scores_now(runs: Runs, progress: TrainingProgress) -> RunScores:
     return RunScores(progress.step, progress.seconds, runs.last_losses(), **scores, precision=runs.precision())
 
 
-def _loss(experiment: Experiment) -> nn.Module:
-    return SupervisedMSE() if experiment.objective is None else experiment.objective.loss(experiment.dim)
+def _loss(experiment: Experiment) -> Loss:
+    if experiment.objective is None:
+        return SupervisedMSE()
+    loss = experiment.objective.loss(experiment.dim)
+    if not isinstance(loss, Loss):
+        raise TypeError(
+            f"the loss of {experiment.objective.label} is a {type(loss).__name__}; derive it from baselines.losses.Loss"
+        )
+    return loss
 
 
 def _evaluated_latents(experiment: Experiment, seeds: Sequence[int]) -> Tensor:

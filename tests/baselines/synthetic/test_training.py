@@ -181,6 +181,17 @@ def test_seeds_must_differ():
             train(sphere_row(), seeds, TINY, CPU)
 
 
+def test_a_loss_that_is_none_of_ours_is_refused_before_training():
+    class Plain:
+        label = "plain"
+
+        def loss(self, dim):
+            return torch.nn.MSELoss()
+
+    with pytest.raises(TypeError, match=r"the loss of plain is a MSELoss; derive it from baselines\.losses\.Loss"):
+        train(replace(sphere_row(), objective=Plain()), (0,), TINY, CPU)
+
+
 def test_a_diverged_run_is_named_as_such():
     with pytest.raises(Ident3DError, match="diverged before step"):
         train(table2(2)[1].experiment, (0,), replace(TINY, learning_rate=1e12, decay=False), CPU)
