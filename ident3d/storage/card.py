@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from ident3d.factors import Factors
-from ident3d.files import write_text
+from ident3d.files import read_bytes, write_text
 from ident3d.scene.world import World
 from ident3d.storage.manifest import DATA_FOLDER, Manifest, native_splits
 
-__all__ = ["CARD_NAME", "card", "write_card"]
+__all__ = ["CARD_NAME", "ELSEWHERE", "HERE", "card", "card_fault", "is_card_as_composed", "write_card"]
 
 CARD_NAME = "README.md"
+HERE = "mit"
+"""The licence on the card of images that were rendered here, as Hugging Face spells it."""
+ELSEWHERE = "other"
+"""The licence on the card of images that come from elsewhere."""
+
+_MOST_CARD_BYTES = 1 << 24
+_READ_BY_DATASETS = ("configs", "dataset_info")
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LARGEST_SIZE = "1M<n<10M"
@@ -111,7 +118,7 @@ _CITATION = """\
 """
 
 
-def write_card(root: Path, manifest: Manifest, licence: str = "mit") -> None:
+def write_card(root: Path, manifest: Manifest, licence: str = HERE) -> None:
     """Write the card of the dataset in ``root`` over the splits that are there.
 
     Args:
@@ -122,7 +129,65 @@ def write_card(root: Path, manifest: Manifest, licence: str = "mit") -> None:
     write_text(root / CARD_NAME, card(manifest, native_splits(root), licence))
 
 
-def card(manifest: Manifest, splits: list[str], licence: str = "mit") -> str:
+def is_card_as_composed(root: Path, manifest: Manifest) -> bool:
+    """Return whether the card of a dataset is, to the byte, what :func:`write_card` writes.
+
+    Args:
+        root: the dataset's folder, in the native layout.
+        manifest: its manifest.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it is no regular file, or far too large.
+    """
+    found, splits = read_bytes(root / CARD_NAME, _MOST_CARD_BYTES), native_splits(root)
+    return any(found == card(manifest, splits, licence).encode() for licence in (HERE, ELSEWHERE))
+
+
+def card_fault(root: Path, manifest: Manifest) -> str:
+    """Return what is wrong with what `datasets` reads of a card; nothing where all of that is as it was composed.
+
+    That is the files of each split and the types of the columns. Everything else may be edited: the text, the licence,
+    the tags.
+
+    Args:
+        root: the dataset's folder, in the native layout.
+        manifest: its manifest.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it is no regular file, or far too large.
+    """
+    path = root / CARD_NAME
+    found = _sections(read_bytes(path, _MOST_CARD_BYTES).decode(errors="replace"))
+    composed = _sections(card(manifest, native_splits(root)))
+    wrong = [name for name in _READ_BY_DATASETS if found.get(name) != composed[name]]
+    if not wrong:
+        return ""
+    return (
+        f"{path}: its header says of {' and '.join(wrong)} something else than the manifest: load_dataset reads "
+        f"other files or fails: restore it from a copy, or write it again with python -m render {root} --merge, or by "
+        "converting again what was converted"
+    )
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Return the sections of a card's header by their names; none where it has no header, or a section comes twice."""
+    start, *rest = text.split("---\n", 2)
+    if start or len(rest) < 2:
+        return {}
+    sections: dict[str, str] = {}
+    name = ""
+    for line in rest[0].splitlines(keepends=True):
+        if line[0] not in " -\n":  # neither nested nor an item of a list
+            name = line.partition(":")[0]
+            if name in sections:
+                return {}
+        sections[name] = sections.get(name, "") + line
+    return sections
+
+
+def card(manifest: Manifest, splits: list[str], licence: str = HERE) -> str:
     """Return the text of a dataset card.
 
     Args:
@@ -229,9 +294,10 @@ def _latents(manifest: Manifest) -> str:
     return "; ".join(told)
 
 
-def _quality(quality: Mapping[str, Any]) -> str | None:
-    """Return the plain settings of a quality; what is nested is in the manifest."""
+def _quality(quality: Any) -> str | None:
+    """Return the plain settings of a quality; what is nested is in the manifest, which may hold anything here."""
+    settings = quality if isinstance(quality, Mapping) else {}
     plain = [
-        f"{key.replace('_', ' ')} {value}" for key, value in quality.items() if isinstance(value, str | int | float)
+        f"{key.replace('_', ' ')} {value}" for key, value in settings.items() if isinstance(value, str | int | float)
     ]
     return ", ".join(plain).removeprefix("name ") or None

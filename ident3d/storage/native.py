@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS
 from ident3d.files import atomic_file, open_regular, sha256_of
-from ident3d.storage.card import write_card
+from ident3d.storage.card import ELSEWHERE, HERE, write_card
 from ident3d.storage.images import EncodedImage
 from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, shard_name, shard_paths
 from ident3d.storage.split import StoredDataset, StoredImages, StoredSplit, checked_latents
@@ -423,9 +423,6 @@ def _check_rows(reader: ShardReader, recorded: Mapping[str, int]) -> None:
         )
 
 
-_ELSEWHERE = "other"  # the licence on a card, where images come from elsewhere
-
-
 def write_native(source: StoredDataset, folder: Path, advance: Callable[[], object], rows_per_shard: int) -> None:
     """Write a dataset as Parquet shards, with manifest and card.
 
@@ -457,10 +454,7 @@ def write_native(source: StoredDataset, folder: Path, advance: Callable[[], obje
             records.append(ShardRecord(name, split, rows.start, len(rows), sha256_of(path), origin))
     finished = manifest.with_shards(tuple(records))
     finished.write(folder)
-    if _is_published(source):
-        write_card(folder, finished, _ELSEWHERE)
-    else:
-        write_card(folder, finished)
+    write_card(folder, finished, ELSEWHERE if _is_published(source) else HERE)
 
 
 def _encoded(images: Iterator[EncodedImage], count: int) -> list[bytes]:

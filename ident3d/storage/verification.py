@@ -16,6 +16,7 @@ from ident3d.codec import read_file, unsealed
 from ident3d.errors import DatasetError, NotLoadedError
 from ident3d.files import sha256_of
 from ident3d.latents import check_latents, latents_sha256, sample_latents
+from ident3d.storage.card import CARD_NAME, card_fault, is_card_as_composed
 from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
@@ -259,9 +260,9 @@ def verify(
     Of every dataset: each image decodes and has the right size, latents are finite, in [-1, 1] and those that follow
     from the seed where there is one, no row of latents is in two splits, and the manifest is as it was written. Of the
     native layout: every planned shard is there and listed once, with the checksum and the ids of the manifest, made
-    with its settings, and nothing else is. Of a conversion to the published layout: every file has its checksum. Of a
-    decoded cache: every file has its checksum, and where the images that it was made from are beside it, the pixels are
-    theirs.
+    with its settings, and nothing else is; the card says which files and columns there are, and its text is reported as
+    unchecked where it was edited. Of a conversion to the published layout: every file has its checksum. Of a decoded
+    cache: every file has its checksum, and where the images that it was made from are beside it, the pixels are theirs.
 
     Args:
         root: the dataset's folder, or "sample".
@@ -286,6 +287,7 @@ def verify(
     manifest = verification.read_manifest() if has_manifest else None
     if manifest is not None and (splits["native"] or not any(splits.values())):
         verification.shards(manifest, pairs)
+        verification.card(manifest)
         splits["native"] = []
     elif manifest is not None:
         verification.missing_splits(manifest, {split for names in splits.values() for split in names})
@@ -390,6 +392,22 @@ class _Verification:
                 f"{self.root / MANIFEST_NAME}: whether {_shown(silent)} were made with its settings, which they do not "
                 "record"
             )
+
+    def card(self, manifest: Manifest) -> None:
+        """Check the card: what `datasets` reads of it has to be as composed, and the rest may have been edited."""
+        path = self.root / CARD_NAME
+        try:
+            if is_card_as_composed(self.root, manifest):
+                return
+            fault = card_fault(self.root, manifest)
+        except FileNotFoundError:
+            fault = f"{path} is missing, the dataset card: fetch, convert or render the dataset again"
+        except (OSError, ValueError) as error:
+            fault = f"{path} cannot be read ({error})"
+        if fault:
+            self.faults.append(fault)
+        else:
+            self.unchecked.append(f"{path}: its text, which was edited, or written by another ident3d")
 
     def missing_splits(self, manifest: Manifest, there: set[str]) -> None:
         """Check that every split of the manifest is there in some layout."""

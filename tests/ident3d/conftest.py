@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from ident3d.factors import FACTORS
+from ident3d.storage.card import write_card
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
 from ident3d.storage.native import ShardRows, write_shard
@@ -86,7 +87,9 @@ def make_native(
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             records.append(ShardRecord(name, split, rows.start, len(rows), digest, {"device": "cpu"}))
     if manifest:
-        plan.with_shards(tuple(records)).write(root)
+        plan = plan.with_shards(tuple(records))
+        plan.write(root)
+        write_card(root, plan)
     return made
 
 

@@ -144,7 +144,7 @@ def test_a_cache_beside_the_shards_is_the_one_that_is_read(native):
     convert(native.root, native.root, "decoded")
     assert_same(native, native.root, "decoded")
     there = {path.name for path in native.root.iterdir()}
-    assert there == {"data", "decoded", "manifest.json", ".decoded.lock"}
+    assert there == {"README.md", "data", "decoded", "manifest.json", ".decoded.lock"}
 
 
 def test_a_cache_beside_the_published_layout(published):

@@ -19,6 +19,7 @@ from ident3d.files import sha256_of
 from ident3d.latents import sample_latents
 from ident3d.pairs.rendered import exact_positives
 from ident3d.registry import load_extensions
+from ident3d.storage.card import CARD_NAME, write_card
 from ident3d.storage.conversion import convert
 from ident3d.storage.images import encode_png
 from ident3d.storage.manifest import Manifest, ShardRecord
@@ -57,7 +58,9 @@ def _write(root, manifest, changed=None, settings=""):
                 stored = changed[name](stored)
             write_shard(root / "data" / name, replace(stored, settings=settings))
             records.append(ShardRecord(name, split, rows.start, len(rows), sha256_of(root / "data" / name)))
-    manifest.with_shards(tuple(records)).write(root)
+    finished = manifest.with_shards(tuple(records))
+    finished.write(root)
+    write_card(root, finished)
     return root
 
 
@@ -215,7 +218,9 @@ class TestAConditionalOfOnesOwn:
     def root(self, tmp_path, monkeypatch):
         """A dataset with exact positives of a class that is no longer imported, and its module beside the manifest."""
         monkeypatch.chdir(_write(tmp_path / "mine", replace(MANIFEST, pairs=PAIRS)))
-        replace(Manifest.read(tmp_path / "mine"), pairs=self.TEXT).write(tmp_path / "mine")
+        manifest = replace(Manifest.read(tmp_path / "mine"), pairs=self.TEXT)
+        manifest.write(tmp_path / "mine")
+        write_card(tmp_path / "mine", manifest)
         (tmp_path / "mine" / "my_tails.py").write_text("import ident3d\n\nclass Tails(ident3d.Normal):\n    pass\n")
         yield tmp_path / "mine"
         sys.modules.pop("my_tails", None)
@@ -379,18 +384,91 @@ class TestDecoded:
         assert not np.load(root / "decoded" / "train-pixels.npy")[5].any()
 
 
-@pytest.mark.parametrize("to", ["native", "published", "decoded"])
-def test_a_flip_of_any_bit_of_any_file_is_found(tmp_path, to):
-    _write(tmp_path / "made", replace(MANIFEST, splits={"train": 4, "test": 2}))
-    if to == "native":
-        convert(tmp_path / "made", tmp_path / "between", "published")
-    root = convert(tmp_path / ("between" if to == "native" else "made"), tmp_path / to, to)
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.name.startswith(("README", "."))]
-    assert verify(root).is_sound
+class TestCard:
+    @pytest.fixture
+    def root(self, tmp_path):
+        return _write(tmp_path, MANIFEST)
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("path: data/test-*.parquet", "path: data/text-*.parquet"),
+            ("  - split: test\n", ""),
+            ("length: 10", "length: 11"),
+            ("dataset_info:", "dataset_inf0:"),
+            ("---\npretty", "--\npretty"),
+            ("---\n\n#", "--\n\n#"),
+            ("configs:\n", "configs: []\nconfigs:\n"),
+        ],
+    )
+    def test_what_datasets_reads_is_as_composed(self, root, old, new):
+        path = root / CARD_NAME
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new, 1))
+        assert "load_dataset reads other files or fails" in verify(root).faults[0]
+
+    @pytest.mark.parametrize(
+        ("old", "new"), [("Images of", "My images of"), ('license: "mit"', "license: cc-by-4.0"), ("- 3dident", "- a")]
+    )
+    def test_the_rest_may_be_edited_and_is_said_to_be_unchecked(self, root, old, new):
+        path = root / CARD_NAME
+        path.write_text(path.read_text().replace(old, new, 1))
+        found = verify(root)
+        assert not found.faults
+        assert found.unchecked == (f"{path}: its text, which was edited, or written by another ident3d",)
+        assert not found.is_sound
+
+    def test_one_that_is_gone_or_no_text_is_a_fault(self, root):
+        path = root / CARD_NAME
+        path.unlink()
+        assert verify(root).faults[0].startswith(f"{path} is missing")
+        path.write_bytes(b"---\n\xff\xfe\n---\n")
+        assert "its header says of configs and dataset_info something else" in verify(root).faults[0]
+        path.unlink()
+        os.mkfifo(path)
+        assert verify(root).faults[0].startswith(f"{path} cannot be read")
+
+    @pytest.mark.parametrize("render", [{"quality": "draft"}, {"quality": [1]}, {"hue_map": {}}, {"blender": [1]}])
+    def test_a_manifest_that_holds_anything_has_one(self, tmp_path, render):
+        assert verify(_write(tmp_path, replace(MANIFEST, render=render))).faults == ()
+
+
+LAYOUTS_ON_DISK = ["native", "part", "published", "decoded", "decoded beside native", "decoded beside published"]
+
+
+def _written(folder, layout):
+    """Write a small sound dataset of a layout."""
+    made = _write(folder / "made", replace(MANIFEST, splits={"train": 4, "test": 2}), settings="")
+    if layout == "part":
+        manifest = Manifest.read(made)
+        (made / "data" / manifest.shards[-1].name).unlink()
+        part = manifest.with_shards(manifest.shards[:-1])
+        part.write(made)
+        write_card(made, part)
+        return made
+    if layout == "native":
+        convert(made, folder / "between", "published")
+        return convert(folder / "between", folder / "native", "native")
+    root = made if "native" in layout else folder / "root"
+    if "published" in layout:
+        convert(made, root, "published")
+    if "decoded" in layout:
+        convert(root if "beside" in layout else made, root, "decoded")
+    return root
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_ON_DISK)
+def test_a_flip_of_any_bit_of_any_file_is_found(tmp_path, layout):
+    root = _written(tmp_path, layout)
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.stat().st_size]
+    intact = verify(root)
+    assert intact.is_sound or layout == "part"
     rng = np.random.default_rng(0)
     for path in [files[k] for k in rng.integers(len(files), size=40)]:
         before = path.read_bytes()
         byte, bit = int(rng.integers(len(before))), int(rng.integers(8))
         _flip(path, byte, bit)
-        assert verify(root).faults, (path, byte, bit)
+        found = verify(root)
+        # The text of a card may be edited: all else is a fault.
+        assert found.faults != intact.faults or (path.name == CARD_NAME and found.unchecked), (path, byte, bit)
         path.write_bytes(before)
