@@ -1,8 +1,9 @@
 """Devices of torch: the one that was asked for, or an error that lists those that are available."""
 
 import torch
+from torch import Tensor
 
-__all__ = ["available_devices", "named_device", "usable_device"]
+__all__ = ["available_devices", "named_device", "send", "usable_device"]
 
 
 def usable_device(device: torch.device | str) -> torch.device:
@@ -36,6 +37,17 @@ def named_device(device: torch.device | str) -> torch.device:
         return torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"unknown device {device!r}; {_available()}") from error
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on ``device``, without waiting until it is there.
+
+    What the device does next finds it there. To a CUDA device it goes by page-locked memory, from which alone a copy
+    does not hold up the CPU.
+    """
+    if tensor.device.type == "cpu" and device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=device.type != "cpu")
 
 
 def available_devices() -> tuple[str, ...]:

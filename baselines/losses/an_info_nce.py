@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from baselines.losses.contrast import ContrastOptions, contrast
 from baselines.losses.costs import SquaredEuclidean
 from baselines.losses.loss import Loss
+from ident3d.device import send
 
 __all__ = ["AnInfoNCE", "an_info_nce"]
 
@@ -51,13 +52,14 @@ def an_info_nce(
         Rusak et al., InfoNCE: Identifying the Gap Between Theory and Practice, the loss of AnInfoNCE.
     """
     widest = torch.promote_types(z.dtype, torch.float32)
-    diagonal = torch.as_tensor(precision, device=z.device, dtype=widest)
+    diagonal = torch.as_tensor(precision, dtype=widest)
     if diagonal.ndim > 0 and diagonal.shape != z.shape[-1:]:
         raise ValueError(f"precision must be one number or ({z.shape[-1]},), not {tuple(diagonal.shape)}")
     # The caller keeps a learned precision positive: reading it here would make the host wait for the GPU.
     if not diagonal.requires_grad and not bool(((diagonal > 0) & diagonal.isfinite()).all()):
         raise ValueError(f"expected a positive, finite precision, not {diagonal.tolist()}")
-    return contrast(SquaredEuclidean(), diagonal.sqrt(), z, z_pos, z_neg, options=options)
+    scale = send(diagonal.sqrt(), z.device)
+    return contrast(SquaredEuclidean(), scale, z, z_pos, z_neg, options=options)
 
 
 class AnInfoNCE(Loss):

@@ -255,7 +255,7 @@ def train(
     runs, progress = Runs(experiment, seeds, budget, device), TrainingProgress(budget)
     identity = {"experiment": experiment.description, "seeds": list(seeds), "budget": asdict(budget)}
     if checkpoint is not None and checkpoint.exists():
-        state = load_checkpoint(checkpoint, identity, device)
+        state = load_checkpoint(checkpoint, identity)
         runs.load(state["runs"], str(checkpoint))
         progress.load(state["progress"])
 

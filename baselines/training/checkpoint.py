@@ -38,7 +38,7 @@ class DivergedError(Ident3DError):
 
 
 def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint; if that fails, the previous one is left unchanged.
+    """Write a checkpoint, wherever its tensors are; if that fails, the previous one is left unchanged.
 
     Args:
         path: the file; its folder is created.
@@ -50,6 +50,7 @@ def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str,
         DivergedError: if a number in a tensor is NaN or infinite, so that there is no use in resuming.
         Ident3DError: if the file cannot be written, for example because the disk is full.
     """
+    state = _on_cpu(state)
     wrong = _not_finite(state)
     if wrong is not None:
         raise DivergedError(f"a checkpoint is not written: {wrong} holds numbers that are not finite")
@@ -65,16 +66,16 @@ def save_checkpoint(path: Path, identity: Mapping[str, Any], state: Mapping[str,
         raise Ident3DError(f"the checkpoint {path} cannot be written: {error}{before}") from error
 
 
-def load_checkpoint(
-    path: Path, identity: Mapping[str, Any] | None = None, device: torch.device | str = "cpu"
-) -> dict[str, Any]:
-    """Read the state of a checkpoint, without running any code from it.
+def load_checkpoint(path: Path, identity: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Read the state of a checkpoint onto the CPU, without running any code from it.
+
+    Modules and optimisers copy it to where they are. Adam keeps its count of steps on the CPU: on a GPU, it would be
+    waited for once a parameter and step.
 
     Args:
         path: the file.
         identity: the expected training; None accepts any. A file without an identity is accepted too, because those of
             the first runs on images have none.
-        device: device of the tensors.
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -85,7 +86,7 @@ def load_checkpoint(
     content = path.read_bytes()
     _check_signature(path, content)
     try:
-        held = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+        held = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch and pickle raise errors of many types for a damaged file
         # Torch's own message stays in the traceback: it advises to read the file without weights_only.
         raise Ident3DError(f"{path} is damaged, or not a checkpoint of a training; {_REMEDY}") from error
@@ -125,6 +126,17 @@ def _check_signature(path: Path, content: bytes) -> None:
                 raise damaged
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, EOFError) as error:
         raise Ident3DError(f"{path} is damaged, or not a checkpoint of a training; {_REMEDY}") from error
+
+
+def _on_cpu(value: Any) -> Any:
+    """Return nested data with its tensors on the CPU."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, Mapping):
+        return {key: _on_cpu(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_on_cpu(item) for item in value)
+    return value
 
 
 def _not_finite(state: Any) -> str | None:
@@ -240,11 +252,9 @@ class Checkpoint:
         save_checkpoint(path, identity or {}, vars(self))
 
     @classmethod
-    def read(
-        cls, path: Path, device: torch.device | str = "cpu", identity: Mapping[str, Any] | None = None
-    ) -> "Checkpoint":
+    def read(cls, path: Path, identity: Mapping[str, Any] | None = None) -> "Checkpoint":
         """Read the file; see :func:`load_checkpoint`."""
-        state = load_checkpoint(path, identity, device)
+        state = load_checkpoint(path, identity)
         fields = set(cls.__annotations__)
         if set(state) != fields:
             raise Ident3DError(

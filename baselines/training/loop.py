@@ -145,7 +145,7 @@ class Trainer:
         """
         if not self.checkpoint_path.exists():
             return
-        held = Checkpoint.read(self.checkpoint_path, self.placement.device, self.identity)
+        held = Checkpoint.read(self.checkpoint_path, self.identity)
         load_state(self.model.encoder, held.encoder, f"the encoder in {self.checkpoint_path}")
         load_state(self.model.loss, held.loss, f"the loss in {self.checkpoint_path}")
         load_optimiser(self.optimiser, held.optimiser, f"the optimiser in {self.checkpoint_path}")

@@ -102,7 +102,7 @@ class Run:
             Ident3DError: if the checkpoint is damaged.
         """
         record = self.record()
-        held = Checkpoint.read(self.checkpoint_path, device)
+        held = Checkpoint.read(self.checkpoint_path)
         encoder = build_encoder(self.recipe(), record["dim"], record["resolution"], seed=0).to(device)
         load_state(encoder, held.encoder, f"the encoder in {self.checkpoint_path}")
         return encoder.eval(), held
