@@ -34,6 +34,8 @@ def commands() -> commandline.Commands:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; that of the process where ``arguments`` is None. Returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["doctor"] and given[1:2] and given[1] in commandline.COMPLETION:
+        given = given[1:]  # its options are completed by the script of the whole program
     if given[:1] == ["doctor"]:
         # Alone: the doctor has to come where a library is broken that the other commands load.
         from ident3d.commands import doctor

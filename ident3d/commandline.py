@@ -1,10 +1,12 @@
 """What every command line of the project shares: parsing, help, JSON, logging, and exit statuses.
 
 A command is a frozen dataclass of options with a ``run`` method; its docstring and the field docs are its help, and the
-docstring ends with a section "Examples:" of command lines that can be typed as they are. Exit status 0: done; 1: the
-work failed, or the answer is no; 2: the command line or its input is not usable; 130: ended by Ctrl-C. With ``--json``
-there is one JSON document on the standard output and nothing else; messages go to the standard error. Names from files
-and folders are shown by commands as they are: what could steer a terminal is escaped here, for all of them.
+docstring ends with a section "Examples:" of command lines that can be typed as they are. A command that takes names of
+a registry says so in a class variable ``completions``: from an option, or from "" for the first argument, to a function
+that returns the names. All programs answer ``--version``. Exit status 0: done; 1: the work failed, or the answer is no;
+2: the command line or its input is not usable; 130: ended by Ctrl-C. With ``--json`` there is one JSON document on the
+standard output and nothing else; messages go to the standard error. Names from files and folders are shown by commands
+as they are: what could steer a terminal is escaped here, for all of them.
 """
 
 import contextlib
@@ -22,9 +24,11 @@ from typing import Annotated, Any, Protocol, TextIO, Union
 
 import tyro
 
+import ident3d
 from ident3d.errors import Ident3DError
 
 __all__ = [
+    "COMPLETION",
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
     "EXIT_OK",
@@ -53,7 +57,8 @@ STYLE = (
     tyro.conf.DisallowNone,
     tyro.conf.FlagCreatePairsOff,
 )
-_COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
+COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
+"""The options that print and write the script that a shell completes a program with."""
 _UNUSABLE = (
     ValueError,
     TypeError,
@@ -104,10 +109,13 @@ def main(
         logging.getLogger(package).setLevel(
             logging.INFO
         )  # not for the libraries: some of them report how they are loaded
+    if given == ["--version"]:
+        sys.stdout.write(f"ident3d {ident3d.__version__}\n")
+        return EXIT_OK
     try:
         try:
             loaded = commands() if callable(commands) else commands
-            if given[:1] and given[0] in _COMPLETION:
+            if given[:1] and given[0] in COMPLETION:
                 status = _complete(program, loaded, given)
             else:
                 command = parse(program, description, loaded, given)
@@ -277,7 +285,18 @@ def _overview(program: str, description: str, commands: Commands) -> str:
     if own is not None and len(commands) > 1:
         lines += ["", "Other commands, each with its own --help:"]
         lines += [f"  {name:<15} {_documentation(kind).splitlines()[0]}" for name, kind in commands.items() if name]
-    return "\n".join([*lines, "", "Completion, for bash:", f"  source <({program} {_COMPLETION[0]} bash)"])
+    whole = program if program.startswith("python") else program.partition(" ")[0]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Version:",
+            f"  {whole} --version",
+            "",
+            "Completion, for bash:",
+            f"  source <({whole} {COMPLETION[0]} bash)",
+        ]
+    )
 
 
 def _help_of(kind: type[Command], *, whole: bool) -> str:
@@ -294,7 +313,7 @@ def _documentation(kind: type[Command]) -> str:
 def _complete(program: str, commands: Commands, arguments: Sequence[str]) -> int:
     shell = arguments[1] if len(arguments) > 1 else ""
     script = completion_script(program, commands, shell)
-    if arguments[0] == _COMPLETION[0]:
+    if arguments[0] == COMPLETION[0]:
         sys.stdout.write(script)
     elif len(arguments) > 2:
         Path(arguments[2]).write_text(script, encoding="utf-8")
@@ -316,13 +335,18 @@ _ident3d_package_{package}() {{
     own=_tyro_{package}
   fi
   "$own"
-  local found=("${{COMPREPLY[@]}}")
+  local found=("${{COMPREPLY[@]}}") names= word
+  case "${{COMP_WORDS[1]-}} ${{COMP_WORDS[COMP_CWORD - 1]-}}" in
+{cases}    *) ;;
+  esac
+  for word in $names; do
+    [[ $word != "${{COMP_WORDS[COMP_CWORD]-}}"* ]] || found+=("$word")
+  done
   if [[ $COMP_CWORD -eq 1 && $own != _tyro_{package} ]]; then
     _tyro_{package}
     found+=("${{COMPREPLY[@]}}")
   fi
   COMPREPLY=()
-  local word
   for word in "${{found[@]}}"; do
     [[ -z $word ]] || COMPREPLY+=("$word")
   done
@@ -362,14 +386,22 @@ def completion_script(program: str, commands: Mapping[str, Any], shell: str) -> 
         raise ValueError(f"a shell is one of {', '.join(SHELLS)}, not {shell!r}")
     if is_module and shell != "bash":
         raise ValueError(f"{program} can be completed in bash only: {shell} completes the first word of a line, python")
-    named = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items() if name]
-    script = _functions(Union[tuple(named)], package, shell)  # noqa: UP007 - the members are data
+    named = {name: Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items() if name}
+    script = _functions(Union[tuple(named.values())], package, shell)  # noqa: UP007 - the members are data
     if shell != "bash":
         return script
     if "" in commands:
         script += _functions(commands[""], f"{package}_own", shell)
-    script += _BASH.format(package=package, names=" ".join(name for name in commands if name))
+    script += _BASH.format(package=package, names=" ".join(named), cases="".join(_cases(commands)))
     return script if is_module else script + _BASH_OF_A_COMMAND.format(package=package)
+
+
+def _cases(commands: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of bash that say which names may follow a command, or one of its options."""
+    for command, kind in commands.items():
+        for option, names in getattr(kind, "completions", {}).items():
+            known = " ".join(name for name in names() if shlex.quote(name) == name)
+            yield f'    "{command} {option or command}") names="{known}" ;;\n'
 
 
 def _functions(kind: Any, name: str, shell: str) -> str:

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -16,6 +17,9 @@ from typing import get_type_hints
 import pytest
 import tyro
 
+import ident3d
+from baselines.recipes import RECIPES
+from baselines.synthetic import STUDIES
 from ident3d import Submission, ThreeDIdent, commandline
 from ident3d.submission import Metadata
 
@@ -29,7 +33,7 @@ PROGRAMS = {
 PACKAGES = {package: importlib.import_module(f"{package}.__main__") for package in PROGRAMS}
 COMMANDS = [(package, name) for package, module in PACKAGES.items() for name in module.commands()]
 READ_BY_PROGRAMS = {
-    "ident3d": {"info", "verify", "score", "validate", "doctor"},
+    "ident3d": {"info", "verify", "convert", "download", "score", "validate", "doctor"},
     "render": {"", "check", "verify"},
     "baselines": {"train", "embed", "export", "information", "reproduce"},
     "leaderboard": {"add", "report", "build", "check", "verify"},
@@ -97,6 +101,20 @@ def test_the_help_of_a_program_has_an_example_of_every_command(package, capsys):
     for name in PACKAGES[package].commands():
         assert f"\n  {PROGRAMS[package]} {name}" in shown
     assert f"source <({PROGRAMS[package]} --tyro-print-completion bash)" in shown
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_program_says_its_version(package, capsys):
+    assert PACKAGES[package].main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ident3d {ident3d.__version__}\n"
+
+
+@pytest.mark.parametrize(("name", "registry"), [("train", RECIPES), ("reproduce", STUDIES)])
+def test_the_help_lists_what_can_be_named(name, registry, capsys):
+    with pytest.raises(SystemExit):
+        PACKAGES["baselines"].main([name, "--help"])
+    shown = capsys.readouterr().out.replace("\n", " ")
+    assert [one for one in registry if not re.search(rf"\b{one.removesuffix('-exact')}\b", shown)] == []
 
 
 def test_options_of_one_name_read_alike():
@@ -171,6 +189,12 @@ JSON = [
     ("ident3d", ("info", "sample"), {"splits", "factors"}),
     ("ident3d", ("verify", "sample"), {"sound", "splits", "faults", "unchecked"}),
     ("ident3d", ("validate", "{tmp}/empty"), {"valid", "faults"}),
+    (
+        "ident3d",
+        ("convert", "sample", "{tmp}/published", "--to", "published"),
+        {"out", "layout", "splits", "resolution"},
+    ),
+    ("ident3d", ("download", "sample"), {"root", "splits"}),
     ("ident3d", ("score", "{tmp}/mine.zip", "sample"), {"name", "summary", "seeds"}),
     ("render", ("check", "--blender", "/bin/false"), {"python", "error"}),
     ("baselines", ("embed", "pixels", "sample", "-o", "{tmp}/floor.zip", "--authors", "A"), {"submission", "rows"}),
@@ -274,7 +298,16 @@ COMPLETIONS = [
     ("python -m render --quality dr", ["draft"]),
     ("python3 -m baselines emb", ["embed"]),
     ("python -m baselines train supervised sample --checkpoint", ["--checkpoint-every"]),
+    (
+        "python -m baselines train infonce-b",
+        ["infonce-box", "infonce-box-anisotropic", "infonce-box-anisotropic-exact"],
+    ),
+    ("python -m baselines train infonce-box data --encoder resnet1", ["resnet18", "resnet101"]),
+    ("python -m baselines train infonce-box data --loss delta", ["delta_info_nce"]),
+    ("python -m baselines reproduce tab", ["table1", "table2"]),
     ("python -m leaderboard verify --seal", ["--sealed", "--sealed-tolerance"]),
+    ("python -m leaderboard add mine.zip --track min", ["mini"]),
+    ("ident3d doctor --pat", ["--patience"]),
     ("python -m json", []),
     ("python scri", []),
 ]
@@ -298,6 +331,17 @@ def test_bash_completes_all_four(tmp_path, capsys):
     assert not done.stderr
     found = [line.split() for line in done.stdout.splitlines()]
     assert dict(zip([line for line, _ in COMPLETIONS], found, strict=True)) == dict(COMPLETIONS)
+
+
+def test_the_completion_that_a_command_of_its_own_advertises_is_that_of_its_program(capsys):
+    with pytest.raises(SystemExit):
+        PACKAGES["ident3d"].main(["doctor", "--help"])
+    assert "source <(ident3d --tyro-print-completion bash)" in capsys.readouterr().out
+    scripts = []
+    for arguments in (["doctor"], []):
+        assert PACKAGES["ident3d"].main([*arguments, "--tyro-print-completion", "bash"]) == 0
+        scripts.append(capsys.readouterr().out)
+    assert scripts[0] == scripts[1]
 
 
 def test_other_shells_complete_what_they_can(capsys, caplog):

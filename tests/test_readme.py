@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -51,12 +52,16 @@ def board(tmp_path):
 
 @pytest.mark.slow
 def test_the_commands_run_one_after_another(tmp_path, board):
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    run(["git", "init", "--quiet"], tmp_path)
     for line in SHELL:
         if not line.startswith(SET_UP):
             run(["bash", "-euc", smaller(line)], tmp_path)
     assert (tmp_path / "sheet.png").stat().st_size > 1000
     assert (tmp_path / "runs" / "infonce" / "report.html").is_file()
     assert (board / "index.html").is_file()
+    unignored = run(["git", "status", "--porcelain"], tmp_path).stdout.split()[1::2]
+    assert unignored == [".gitignore"], "what the commands make is ignored by git"
 
 
 def test_the_python_runs_from_top_to_bottom(tmp_path):

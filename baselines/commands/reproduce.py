@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -16,6 +17,12 @@ from ident3d.commandline import EXIT_OK, write_json
 __all__ = ["Reproduce"]
 
 
+def _studies() -> Iterable[str]:
+    from baselines.synthetic import STUDIES
+
+    return STUDIES
+
+
 @dataclass(frozen=True)
 class Reproduce:
     """Reproduce a table or figure of the papers: latents, a mixing network, an encoder, no images.
@@ -23,15 +30,22 @@ class Reproduce:
     Measured values are shown next to those that the papers report. Results are written as JSON, Markdown and plots; a
     run that was interrupted is resumed, and finished rows are not trained again.
 
+    Studies:
+        table1     identifiability up to affine maps, Zimmermann et al.
+        table2     identifiability up to permutations and signs, Zimmermann et al.
+        figure2    marginals that are not uniform, Zimmermann et al.
+        aninfonce  positives that change by different amounts, AnInfoNCE
+
     Examples:
         python -m baselines reproduce table2 --row 8
         python -m baselines reproduce aninfonce --seeds 5
         python -m baselines reproduce table1 --row 5 --budget 3600 --json
     """
 
+    completions: ClassVar[Mapping[str, Callable[[], Iterable[str]]]] = {"": _studies}
+
     study: tyro.conf.Positional[str]
-    """table1, table2 or figure2 of Zimmermann et al.; aninfonce, the synthetic experiments of AnInfoNCE; or your own
-    study as package.module:attribute."""
+    """table1, table2, figure2 or aninfonce; or your own study as package.module:attribute."""
     row: tuple[int, ...] = ()
     """Rows or points, from 1; by default all."""
     seeds: int = 3

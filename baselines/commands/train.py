@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
@@ -15,6 +16,24 @@ if TYPE_CHECKING:
     from baselines.recipes import Recipe
 
 __all__ = ["Train"]
+
+
+def _recipes() -> Iterable[str]:
+    from baselines.recipes import RECIPES
+
+    return RECIPES
+
+
+def _encoders() -> Iterable[str]:
+    from baselines.encoders import ENCODERS
+
+    return ENCODERS
+
+
+def _losses() -> Iterable[str]:
+    from baselines.losses import LOSSES
+
+    return LOSSES
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,12 @@ class Train:
         python -m baselines train infonce-box data/mini --encoder mine:convnet --encoder-options width=64
         torchrun --nproc-per-node 4 -m baselines train infonce-box data/3dident
     """
+
+    completions: ClassVar[Mapping[str, Callable[[], Iterable[str]]]] = {
+        "": _recipes,
+        "--encoder": _encoders,
+        "--loss": _losses,
+    }
 
     recipe: tyro.conf.Positional[str]
     """Name of the recipe, or package.module:RECIPE."""

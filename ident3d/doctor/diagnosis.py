@@ -12,6 +12,7 @@ from typing import Any, Literal
 import ident3d
 from ident3d.doctor.libraries import PATIENCE_S, LoadedLibrary, explain_bpy, load_all, missing_packages
 from ident3d.doctor.machine import Disk, Memory, ProcessLimits, Processor, disks, limits, memory, processor
+from ident3d.repository import repository_address
 
 __all__ = ["Ability", "Diagnosis", "System", "abilities", "diagnose"]
 
@@ -52,10 +53,11 @@ def abilities(
         _ability(found, "pairs", "draw positive pairs", ("numpy", "torch", "scipy", "faiss"), core=True),
         _ability(found, "score", "score embeddings and write submissions", ("numpy", "scipy", "torch"), core=True),
         _ability(found, "download", "download the published archives", ("pooch", "requests", "filelock"), core=True),
+        _ability(found, "live", "render live images, without Blender", ("torch", "warp"), "live"),
         _rendering(found, version),
         _training(found),
         _gpu(found),
-        _ability(found, "export", "export encoders", ("onnx", "onnxscript", "onnxruntime", "safetensors"), "train"),
+        _exporting(found),
         _leaderboard(found),
         _ability(found, "hub", "load from the Hugging Face hub", ("datasets",), "hub"),
         _ability(found, "plot", "draw plots", ("matplotlib",), "plot"),
@@ -83,16 +85,21 @@ def _lacking(found: Mapping[str, LoadedLibrary], needs: tuple[str, ...], extra: 
 
 def _rendering(found: Mapping[str, LoadedLibrary], version: tuple[int, int]) -> Ability:
     bpy = found["bpy"]
-    remark = ""
-    if bpy.state != "ok":
+    remark = _lacking_package("render")
+    if not remark and bpy.state != "ok":
         remark = explain_bpy(bpy.reason or "", is_missing=bpy.state == "missing", version=version)
-    remark = remark or _lacking_package("render")
     return Ability("render", "render images", "no" if remark else "yes", remark)
 
 
 def _training(found: Mapping[str, LoadedLibrary]) -> Ability:
-    remark = _lacking(found, ("torch", "torchvision", "matplotlib"), "train") or _lacking_package("baselines")
+    remark = _lacking_package("baselines") or _lacking(found, ("torch", "torchvision", "matplotlib"), "train")
     return Ability("train", "train and embed with encoders of images", "no" if remark else "yes", remark)
+
+
+def _exporting(found: Mapping[str, LoadedLibrary]) -> Ability:
+    needs = ("onnx", "onnxscript", "onnxruntime", "safetensors")
+    remark = _lacking_package("baselines") or _lacking(found, needs, "train")
+    return Ability("export", "export encoders", "no" if remark else "yes", remark)
 
 
 def _gpu(found: Mapping[str, LoadedLibrary]) -> Ability:
@@ -112,7 +119,7 @@ def _gpu(found: Mapping[str, LoadedLibrary]) -> Ability:
 
 def _leaderboard(found: Mapping[str, LoadedLibrary]) -> Ability:
     what = "add to the leaderboard and build its page"
-    remark = _lacking(found, ("jinja2", "pandas"), "leaderboard") or _lacking_package("leaderboard")
+    remark = _lacking_package("leaderboard") or _lacking(found, ("jinja2", "pandas"), "leaderboard")
     if remark:
         return Ability("leaderboard", what, "no", remark)
     lacking = _lacking(found, ("onnx", "onnxruntime"), "leaderboard")
@@ -121,7 +128,11 @@ def _leaderboard(found: Mapping[str, LoadedLibrary]) -> Ability:
 
 def _lacking_package(name: str) -> str:
     """Return what to do where a package that the wheel does not hold is not there; nothing where it is."""
-    return "" if find_spec(name) else f"{name} is not part of the installed package: run it in a checkout"
+    if find_spec(name):
+        return ""
+    address = repository_address()
+    where = "in a checkout of the repository" if address is None else f"in a checkout of {address}"
+    return f"not in the installed package: python -m {name} runs {where}"
 
 
 _VARIABLES = (
@@ -236,7 +247,12 @@ class Diagnosis:
         yield "Python", f"{system.python}, {system.executable}"
         yield "system", ", ".join(filter(None, (system.distribution, system.platform, system.libc)))
         missing = system.missing_packages
-        yield "libraries of X and GL", f"missing: apt-get install {' '.join(missing)}" if missing else "all there"
+        if not missing:
+            yield "libraries of X and GL", "all there"
+        elif find_spec("render"):
+            yield "libraries of X and GL", f"missing: apt-get install {' '.join(missing)}"
+        else:
+            yield "libraries of X and GL", f"missing {', '.join(missing)}, which Blender alone needs"
         yield from system.variables.items()
 
     def _device_rows(self) -> Iterator[tuple[str, str]]:

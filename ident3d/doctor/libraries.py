@@ -77,6 +77,7 @@ LIBRARIES: tuple[Library, ...] = (
     Library("tyro"),
     Library("datasets", ("hub",)),
     Library("matplotlib", ("plot", "render", "train")),
+    Library("warp", ("live",), ("warp-lang",)),
     Library("bpy", ("render",)),
     Library("torchvision", ("train",)),
     Library("safetensors", ("train",)),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import tyro
 
@@ -14,6 +16,7 @@ from ident3d.submission import Submission
 from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.entry import Entry
 from leaderboard.recompute import recompute
+from leaderboard.tracks import read_tracks
 
 __all__ = ["Add"]
 
@@ -26,6 +29,8 @@ class Add:
         python -m leaderboard add mine.zip --data data/mini
         python -m leaderboard add mine.zip --data data/3dident --track 3dident --json
     """
+
+    completions: ClassVar[Mapping[str, Callable[[], Iterable[str]]]] = {"--track": lambda: read_tracks(DEFAULT_FOLDER)}
 
     submission: tyro.conf.Positional[Path]
     """The submission: a folder or a zip archive."""

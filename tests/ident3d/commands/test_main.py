@@ -196,6 +196,7 @@ def test_download_fetches_the_splits_it_is_told_to(tmp_path, monkeypatch):
         "ident3d.commands.download.download_published", lambda *args, **options: asked.append((args, options))
     )
     root = tmp_path / "root"
+    shutil.copytree(resolve_root("sample"), root)
     assert main(["download", str(root), "--splits", "test", "--source", "http://127.0.0.1:9", "--keep-archives"]) == 0
     assert main(["download", str(root)]) == 0
     assert asked == [

@@ -42,6 +42,7 @@ def test_everything_works_where_everything_is_there():
     [
         ("torchvision", {"train"}, "pip install 'ident3d[train]'"),
         ("matplotlib", {"train", "plot"}, "pip install 'ident3d["),
+        ("warp", {"live"}, "pip install 'ident3d[live]'"),
         ("datasets", {"hub"}, "pip install 'ident3d[hub]'"),
         ("pandas", {"leaderboard"}, "pip install 'ident3d[leaderboard]'"),
         ("bpy", {"render"}, "pip install 'ident3d[render]'"),
@@ -79,8 +80,10 @@ def test_missing_system_libraries_come_before_bpy(monkeypatch):
 
 def test_without_a_checkout_the_other_packages_are_not_there(monkeypatch):
     monkeypatch.setattr("ident3d.doctor.diagnosis.find_spec", lambda _: None)
-    shown = by_name()
-    assert [name for name, one in shown.items() if "in a checkout" in one.remark] == ["render", "train", "leaderboard"]
+    shown = by_name(missing=["bpy", "torchvision", "onnx", "jinja2"])
+    outside = ["render", "train", "export", "leaderboard"]
+    assert [name for name, one in shown.items() if "in a checkout" in one.remark] == outside
+    assert not [name for name in outside if "install " in shown[name].remark], "no installation brings them"
 
 
 @pytest.mark.parametrize(
