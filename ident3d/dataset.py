@@ -1,9 +1,11 @@
 """The dataset classes: images and latents of one split, and the exact positives of its rows."""
 
+import copy
 import operator
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,7 @@ from torch.utils.data import Dataset
 from ident3d.factors import Factors
 from ident3d.storage.layouts import open_split
 from ident3d.storage.manifest import Manifest
-from ident3d.storage.split import StoredImages, StoredSplit
+from ident3d.storage.split import SomeImages, SomeRows, StoredImages, StoredSplit
 
 __all__ = ["ExactPositives", "ThreeDIdent", "check_transform"]
 
@@ -24,6 +26,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
 
     Attributes:
         transform: applied to the PIL image of an item; None leaves it as it is.
+        target_transform: applied to the latents of an item; None leaves them as they are.
         latents: (N, d) float32, raw latents in [-1, 1].
         ids: (N,) int64, the ids of the rows, by which embeddings are joined to latents.
         factors: what the columns of the latents are.
@@ -31,6 +34,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
     """
 
     transform: Callable[[Image.Image], Any] | None
+    target_transform: Callable[[torch.Tensor], Any] | None
     latents: torch.Tensor
     ids: npt.NDArray[np.int64]
     factors: Factors
@@ -40,10 +44,23 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
     def __len__(self) -> int:
         return len(self.latents)
 
-    def __getitem__(self, index: int) -> tuple[Any, torch.Tensor]:
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> tuple[Any, Any]: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | torch.Tensor | npt.NDArray[Any]) -> Self: ...
+    def __getitem__(self, index: Any) -> Any:
+        if _means_several(index):
+            return self._part(_rows(index, len(self)))
         row = self._row(index)
-        image = Image.fromarray(self._images.pixels(row))
-        return (image if self.transform is None else self.transform(image)), self.latents[row].clone()
+        image, latents = Image.fromarray(self._images.pixels(row)), self.latents[row].clone()
+        return (
+            image if self.transform is None else self.transform(image),
+            latents if self.target_transform is None else self.target_transform(latents),
+        )
+
+    @abstractmethod
+    def _part(self, rows: npt.NDArray[np.int64]) -> Self:
+        """Return the dataset of some rows."""
 
     def pixels(self, rows: torch.Tensor | npt.ArrayLike) -> torch.Tensor:
         """Decode a batch of images, without ``transform``.
@@ -74,9 +91,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
 
     def _row(self, index: int) -> int:
         if not isinstance(index, SupportsIndex):
-            raise TypeError(
-                f"an index of a dataset is an integer, not {index!r}; torch.utils.data.Subset takes several"
-            )
+            raise TypeError(f"an index of a dataset is an integer, a slice or a list of integers, not {index!r}")
         given = operator.index(index)
         row = given + len(self) if given < 0 else given
         if not 0 <= row < len(self):
@@ -92,8 +107,10 @@ class ThreeDIdent(_ImagesWithLatents):
     half-circle, and the hues of object, spotlight and ground (angles in [-pi/2, pi/2]). Images are square RGB; the
     published set has 250,000 for training and 25,000 for testing at 224x224.
 
-    An item is ``(image, latents)``: a PIL image, or what ``transform`` makes of it, and a (10,) float32 tensor.
-    ``latents`` are there without decoding any image.
+    An item is ``(image, latents)``: a PIL image, or what ``transform`` makes of it, and a (10,) float32 tensor, or what
+    ``target_transform`` makes of it. ``latents`` are there without decoding any image. Several rows, ``data[10:20]``,
+    ``data[[3, 1]]`` or ``data[data.latents[:, 0] > 0]``, are a dataset of these rows. Streams of pairs apply both
+    transforms, too.
 
     Args:
         root: a folder in the native layout (rendered with ``python -m render``) or the published one, with or
@@ -102,6 +119,8 @@ class ThreeDIdent(_ImagesWithLatents):
         split: "train" or "test".
         transform: applied to the PIL image of an item; None leaves it as it is.
         download: fetch the published archives into ``root`` first, unless they are there.
+        target_transform: applied to the (d,) latents of an item, ``ident3d.to_physical`` for example; None leaves them
+            as they are.
 
     Attributes:
         root: the folder.
@@ -116,7 +135,7 @@ class ThreeDIdent(_ImagesWithLatents):
         FileNotFoundError: if ``root`` is not there.
         DatasetError: if it holds no dataset, or a damaged one.
         ValueError: if it has no such split.
-        TypeError: if ``root`` is not a path, or ``transform`` not a function.
+        TypeError: if ``root`` is not a path, or a transform not a function.
 
     Reference:
         Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, ICML 2021, section 4.2.2.
@@ -128,13 +147,16 @@ class ThreeDIdent(_ImagesWithLatents):
         split: str = "train",
         transform: Callable[[Image.Image], Any] | None = None,
         download: bool = False,
+        target_transform: Callable[[torch.Tensor], Any] | None = None,
     ) -> None:
         check_transform(transform)
+        check_transform(target_transform, "a target_transform", "a tensor of latents")
         if download:
             from ident3d.download import download_published
 
             download_published(root, splits=(split,))
         self.transform = transform
+        self.target_transform = target_transform
         self._show(open_split(root, split))
 
     def _show(self, stored: StoredSplit) -> None:
@@ -146,12 +168,17 @@ class ThreeDIdent(_ImagesWithLatents):
         self.factors = stored.factors
         self.layout = stored.layout
 
-    def __getstate__(self) -> tuple[StoredSplit, Callable[[Image.Image], Any] | None]:
-        return self._stored, self.transform  # the tensors share the memory of its arrays
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._stored, self.transform, self.target_transform  # the tensors share the memory of its arrays
 
-    def __setstate__(self, state: tuple[StoredSplit, Callable[[Image.Image], Any] | None]) -> None:
-        stored, self.transform = state
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        stored, self.transform, self.target_transform = state
         self._show(stored)
+
+    def _part(self, rows: npt.NDArray[np.int64]) -> Self:
+        part = copy.copy(self)
+        part._show(SomeRows(self._stored, rows))  # noqa: SLF001 - of this class
+        return part
 
     def __repr__(self) -> str:
         return f"ThreeDIdent({str(self.root)!r}, split={self.split!r}): {len(self)} images, {self.layout} layout"
@@ -176,7 +203,7 @@ class ThreeDIdent(_ImagesWithLatents):
 class ExactPositives(_ImagesWithLatents):
     """The exact positives of a dataset, as a dataset: row i is the positive of the dataset's row i.
 
-    An item is ``(image, latents)``, as in the dataset, whose transform it shares.
+    An item is ``(image, latents)``, as in the dataset, whose transforms it shares.
 
     Args:
         data: the dataset.
@@ -190,18 +217,48 @@ class ExactPositives(_ImagesWithLatents):
     """
 
     def __init__(self, data: ThreeDIdent, images: StoredImages) -> None:
+        self._data = data
         self._images = images
         self.transform = data.transform
+        self.target_transform = data.target_transform
         self.latents = torch.from_numpy(images.latents)
         self.ids = data.ids
         self.factors = data.factors
         self.layout = data.layout
 
+    def _part(self, rows: npt.NDArray[np.int64]) -> Self:
+        return type(self)(self._data[rows], SomeImages(self._images, rows))
+
     def __repr__(self) -> str:
         return f"ExactPositives: {len(self)} images, {self.layout} layout"
 
 
-def check_transform(transform: Any) -> None:
-    """Raise TypeError unless ``transform`` is a function of an image, or None."""
+def check_transform(transform: Any, what: str = "a transform", of: str = "a PIL image") -> None:
+    """Raise TypeError unless ``transform`` is a function, or None; for the message: what it is, and of what."""
     if transform is not None and not callable(transform):
-        raise TypeError(f"a transform is a function of a PIL image, or None, not {transform!r}")
+        raise TypeError(f"{what} is a function of {of}, or None, not {transform!r}")
+
+
+def _means_several(index: Any) -> bool:
+    """Return whether an index is a slice, or a list, tuple, array or tensor of rows."""
+    return isinstance(index, slice | list | tuple | range) or getattr(index, "ndim", 0) > 0
+
+
+def _rows(index: Any, count: int) -> npt.NDArray[np.int64]:
+    """Return the rows that a slice, a list of rows, negative ones from the end, or a mask of all rows means."""
+    if isinstance(index, slice):
+        return np.arange(count)[index]
+    asked = np.asarray(index)
+    asked = asked.astype(np.int64) if asked.size == 0 else asked
+    if asked.dtype == np.bool_ and asked.shape == (count,):
+        return np.flatnonzero(asked)
+    if asked.dtype.kind not in "iu" or asked.ndim != 1:
+        raise TypeError(
+            f"several rows of a dataset are a list of integers or a mask of {count} booleans, not of shape "
+            f"{asked.shape} and dtype {asked.dtype}"
+        )
+    wrong = asked[(asked < -count) | (asked >= count)]
+    if wrong.size:
+        raise IndexError(f"index {wrong[0]} of a dataset of {count} images")
+    rows = asked.astype(np.int64)
+    return np.where(rows < 0, rows + count, rows)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamedSplit", "from_hub"]
 
 Transform = Callable[[Image.Image], Any]
+TargetTransform = Callable[[torch.Tensor], Any]
 
 
 @overload
@@ -30,6 +31,8 @@ def from_hub(
     streaming: Literal[False] = ...,
     transform: Transform | None = ...,
     revision: str | None = ...,
+    *,
+    target_transform: TargetTransform | None = ...,
 ) -> ThreeDIdent: ...
 @overload
 def from_hub(
@@ -39,6 +42,7 @@ def from_hub(
     streaming: Literal[True],
     transform: Transform | None = ...,
     revision: str | None = ...,
+    target_transform: TargetTransform | None = ...,
 ) -> "StreamedSplit": ...
 def from_hub(
     repository: str | Path,
@@ -46,6 +50,8 @@ def from_hub(
     streaming: bool = False,
     transform: Transform | None = None,
     revision: str | None = None,
+    *,
+    target_transform: TargetTransform | None = None,
 ) -> "ThreeDIdent | StreamedSplit":
     """Open a dataset on the Hugging Face hub: one that ``python -m render`` or ``ident3d convert`` made.
 
@@ -58,6 +64,7 @@ def from_hub(
         streaming: read rows in order, as they come from the hub.
         transform: applied to the PIL image of an item; None leaves it as it is.
         revision: branch, tag or commit of the repository.
+        target_transform: applied to the latents of an item; None leaves them as they are.
 
     Returns:
         A :class:`~ident3d.ThreeDIdent`, or a :class:`StreamedSplit` where ``streaming`` is asked for.
@@ -69,12 +76,14 @@ def from_hub(
         TypeError: if repository is not a name, or transform not a function.
     """
     check_transform(transform)
+    check_transform(target_transform, "a target_transform", "a tensor of latents")
     if streaming:
-        return StreamedSplit(_streamed(repository, split, revision), transform)
-    return ThreeDIdent(_fetched(repository, split, revision), split=split, transform=transform)
+        return StreamedSplit(_streamed(repository, split, revision), transform, target_transform)
+    folder = _fetched(repository, split, revision)
+    return ThreeDIdent(folder, split=split, transform=transform, target_transform=target_transform)
 
 
-class StreamedSplit(IterableDataset[tuple[Any, torch.Tensor]]):
+class StreamedSplit(IterableDataset[tuple[Any, Any]]):
     """Rows of a dataset in order, as they arrive: (image, latents) like the items of :class:`~ident3d.ThreeDIdent`.
 
     The workers of a DataLoader share the shards between them, so use no more workers than there are shards.
@@ -82,21 +91,28 @@ class StreamedSplit(IterableDataset[tuple[Any, torch.Tensor]]):
     Args:
         rows: an iterable dataset of Hugging Face with the columns image and latents.
         transform: applied to the PIL image of an item; None leaves it as it is.
+        target_transform: applied to the latents of an item; None leaves them as they are.
 
     Attributes:
         rows: the iterable dataset of Hugging Face.
     """
 
-    def __init__(self, rows: "datasets.IterableDataset", transform: Transform | None = None) -> None:
+    def __init__(
+        self,
+        rows: "datasets.IterableDataset",
+        transform: Transform | None = None,
+        target_transform: TargetTransform | None = None,
+    ) -> None:
         self.rows = rows
         self.transform = transform
+        self.target_transform = target_transform
 
-    def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
         for row in self.rows:
-            image = row["image"].convert("RGB")
+            image, latents = row["image"].convert("RGB"), torch.tensor(row["latents"], dtype=torch.float32)
             yield (
                 image if self.transform is None else self.transform(image),
-                torch.tensor(row["latents"], dtype=torch.float32),
+                latents if self.target_transform is None else self.target_transform(latents),
             )
 
     def shuffled(self, seed: int, buffer_size: int = 1000) -> "StreamedSplit":
@@ -106,7 +122,9 @@ class StreamedSplit(IterableDataset[tuple[Any, torch.Tensor]]):
             seed: what the order depends on; give another in every epoch.
             buffer_size: rows in the buffer.
         """
-        return StreamedSplit(self.rows.shuffle(seed=seed, buffer_size=buffer_size), self.transform)
+        return StreamedSplit(
+            self.rows.shuffle(seed=seed, buffer_size=buffer_size), self.transform, self.target_transform
+        )
 
 
 def _folder(repository: str | Path) -> Path | None:

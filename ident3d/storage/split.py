@@ -1,5 +1,6 @@
 """What every layout offers: images and latents row by row, splits, and the dataset that they make up."""
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,16 @@ from ident3d.latents import check_latents, latents_sha256
 from ident3d.storage.images import EncodedImage, decode, stack
 from ident3d.storage.manifest import Manifest
 
-__all__ = ["StoredDataset", "StoredImages", "StoredSplit", "checked_latents", "manifest_of", "read_array"]
+__all__ = [
+    "SomeImages",
+    "SomeRows",
+    "StoredDataset",
+    "StoredImages",
+    "StoredSplit",
+    "checked_latents",
+    "manifest_of",
+    "read_array",
+]
 
 _AT_ONCE = 256  # images in memory
 _UNKNOWN = "a conditional that is not recorded"
@@ -101,6 +111,66 @@ class StoredSplit(StoredImages):
     def _render(self) -> Mapping[str, Any]:
         """Return what the layout alone says about how its images were made."""
         return {}
+
+
+class SomeImages(StoredImages):
+    """Some rows of stored images.
+
+    Args:
+        images: the images.
+        rows: (n,) rows of them, in any order.
+    """
+
+    def __init__(self, images: StoredImages, rows: npt.NDArray[np.int64]) -> None:
+        self._all = images
+        self._rows = rows
+        self.latents = images.latents[rows]
+
+    def encoded(self, row: int) -> bytes:
+        """Return the encoded image of a row."""
+        return self._all.encoded(int(self._rows[row]))
+
+    def place(self, row: int) -> str:
+        """Return where the image of a row is, for messages."""
+        return self._all.place(int(self._rows[row]))
+
+    def pixels(self, row: int) -> npt.NDArray[np.uint8]:
+        """Return the (H, W, 3) uint8 image of a row; it may be read-only."""
+        return self._all.pixels(int(self._rows[row]))
+
+    def batch(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return (B, H, W, 3) uint8: a copy of the images of the given rows."""
+        return self._all.batch(self._rows[rows])
+
+
+class SomeRows(SomeImages, StoredSplit):
+    """Some rows of a split, with what is known of the whole: its root, its name, its manifest.
+
+    Args:
+        whole: the split.
+        rows: (n,) rows of it, in any order.
+    """
+
+    def __init__(self, whole: StoredSplit, rows: npt.NDArray[np.int64]) -> None:
+        super().__init__(whole, rows)
+        self.whole = whole
+        self.layout = whole.layout  # type: ignore[misc]  # that of a class elsewhere
+        self.root, self.split, self.manifest, self.factors = whole.root, whole.split, whole.manifest, whole.factors
+        self.ids = whole.ids[rows]
+
+    @property
+    def positives(self) -> StoredImages | None:
+        """The exact positives of the rows, where the dataset was rendered with ``--pairs``; else None."""
+        positives = self.whole.positives
+        return None if positives is None else SomeImages(positives, self._rows)
+
+    def provenance(self) -> Manifest:
+        """Return the manifest of the whole, or what is known of it where the folder has none."""
+        return self.whole.provenance()
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of what the whole split shows and of which rows of it these are."""
+        return hashlib.sha256(f"{self.whole.fingerprint()} {self.ids.tolist()}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Subset, random_split
 from ident3d.dataset import ThreeDIdent
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS, Factor, Factors
+from ident3d.latents import to_physical
 from ident3d.storage.conversion import convert
 
 
@@ -58,10 +59,62 @@ def test_an_index_out_of_range_ends_a_loop_over_the_dataset(made):
     assert len(list(data)) == 9  # the old protocol of iteration: IndexError ends it
 
 
-@pytest.mark.parametrize("index", [1.0, "1", slice(2), None])
-def test_an_index_is_an_integer(native, index):
-    with pytest.raises(TypeError, match="an index of a dataset is an integer, not"):
+@pytest.mark.parametrize("index", [1.0, "1", None, [0.5], ["1"], [[1]], [True, False], slice("1")])
+def test_an_index_is_an_integer_or_several(native, index):
+    with pytest.raises(TypeError, match=r"an integer, a slice or a list|several rows|slice indices"):
         ThreeDIdent(native.root)[index]
+
+
+ROWS = {
+    "slice": (slice(60, None, -20), [60, 40, 20, 0]),
+    "list": ([3, -1, 3], [3, 69, 3]),
+    "range": (range(2), [0, 1]),
+    "array": (np.array([5, 4], dtype=np.uint8), [5, 4]),
+    "tensor": (torch.tensor([7]), [7]),
+    "mask": (np.arange(70) == 33, [33]),
+    "none": ([], []),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_several_rows_are_a_dataset(made, name):
+    index, rows = ROWS[name]
+    data = ThreeDIdent(made.root, transform=np.asarray)[index]
+    for part in (data, pickle.loads(pickle.dumps(data))):  # noqa: S301 - our own bytes
+        assert len(part) == len(rows)
+        np.testing.assert_array_equal(part.ids, rows)
+        np.testing.assert_array_equal(part.latents, made.latents["train"][rows])
+        assert [image.tobytes() for image, _ in part] == [made.pixels["train"][row].tobytes() for row in rows]
+        if rows:
+            np.testing.assert_array_equal(part.pixels([len(rows) - 1])[0], made.pixels["train"][rows[-1]])
+            assert part.encoded(0).startswith(b"\x89PNG")
+
+
+def test_rows_of_rows_and_what_is_known_of_them(native_pairs):
+    data = ThreeDIdent(native_pairs.root)
+    part = data[10:60][[5, 49]]
+    np.testing.assert_array_equal(part.ids, [15, 59])
+    np.testing.assert_array_equal(part.positives.pixels([1])[0], native_pairs.pixels_pos["train"][59])
+    np.testing.assert_array_equal(data.positives[[15, 59]].latents, part.positives.latents)
+    np.testing.assert_array_equal(data.positives[[15, 59]].ids, [15, 59])
+    assert part.provenance == data.provenance
+    assert len({data.fingerprint, part.fingerprint, data[10:60].fingerprint}) == 3
+    assert part.fingerprint == ThreeDIdent(native_pairs.root)[10:60][[5, 49]].fingerprint
+    with pytest.raises(IndexError, match="index 70 of a dataset of 70 images"):
+        data[[0, 70]]
+
+
+def test_the_target_transform_gets_the_latents(native_pairs):
+    data = ThreeDIdent(native_pairs.root, target_transform=to_physical)
+    latents = native_pairs.latents["train"]
+    np.testing.assert_allclose(data[3][1], to_physical(latents[3]))
+    np.testing.assert_allclose(data[3:5][1][1], to_physical(latents[4]))
+    np.testing.assert_allclose(data.positives[3][1], to_physical(native_pairs.latents_pos["train"][3]))
+    np.testing.assert_array_equal(data.latents, latents)
+    again = pickle.loads(pickle.dumps(data))  # noqa: S301 - our own bytes
+    np.testing.assert_allclose(again[3][1], data[3][1])
+    with pytest.raises(TypeError, match="a target_transform is a function of a tensor of latents, or None, not 5"):
+        ThreeDIdent(native_pairs.root, target_transform=5)
 
 
 def test_integers_of_numpy_and_torch_are_indices(native):
