@@ -32,7 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from tqdm import tqdm
 
-from ident3d import ThreeDIdent, sample_latents
+from ident3d import BatchTransform, ThreeDIdent, sample_latents
 from ident3d.conditionals import Normal
 from ident3d.matching import PairIndex
 from ident3d.pairs.matched import PositivePairs
@@ -180,9 +180,9 @@ def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
     """Print pairs a second of every way, and of what bounds them."""
     data = {layout: ThreeDIdent(root) for layout, root in roots.items()}
     index = PairIndex(data["decoded"].latents)
-    float_images = Normalised()
+    float_images = BatchTransform(Normalised())
 
-    def ours(layout: str, transform: Normalised | None = None) -> Callable[[], Iterable[Any]]:
+    def ours(layout: str, transform: BatchTransform | None = None) -> Callable[[], Iterable[Any]]:
         pairs = PositivePairs(data[layout], Normal(SIGMA), BATCH, index=index, transform=transform)
         return lambda: pairs.loader(workers, pin_memory=False)
 

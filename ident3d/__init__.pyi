@@ -23,6 +23,7 @@ from .latents import sample_latents as sample_latents
 from .latents import to_physical as to_physical
 from .matching import PairIndex as PairIndex
 from .pairs import AugmentedPairs as AugmentedPairs
+from .pairs import BatchTransform as BatchTransform
 from .pairs import LivePairs as LivePairs
 from .pairs import LivePool as LivePool
 from .pairs import PairBatch as PairBatch

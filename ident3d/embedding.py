@@ -22,6 +22,7 @@ from jaxtyping import Float, Float32, Int64, UInt8
 from torch import Tensor, nn
 
 from ident3d.errors import EncoderError, MissingDependencyError
+from ident3d.pairs.transforms import as_floats, of_pil_images, transformed
 
 __all__ = ["FEED_FORWARD", "SUFFIXES", "ImageSource", "OnnxEncoder", "as_input", "embed", "load_encoder"]
 
@@ -68,7 +69,10 @@ sequences and optional values, the decoding of files, losses, and whatever belon
 
 @runtime_checkable
 class ImageSource(Protocol):
-    """Images by row: :class:`ident3d.ThreeDIdent`, its ``positives``, and whatever pairs can be drawn from."""
+    """Images by row: :class:`ident3d.ThreeDIdent`, its ``positives``, and whatever pairs can be drawn from.
+
+    Where it has a ``transform``, the encoder is given what that makes of each image, as a PIL image.
+    """
 
     def __len__(self) -> int:
         """Return N."""
@@ -90,7 +94,7 @@ def embed(
 
     Args:
         encoder: maps (B, 3, H, W) float32 RGB images in [0, 1] to (B, d); or the path of a file with one.
-        data: the images.
+        data: the images. Its own transform is applied, if it has one; bytes that it makes are scaled to [0, 1], too.
         device: where the encoder takes its images; where None, where a module's parameters are, and the CPU for others.
         batch_size: number of images at once.
 
@@ -109,11 +113,16 @@ def embed(
     if device is None:
         parameter = None if module is None else next(module.parameters(), None)
         device = "cpu" if parameter is None else parameter.device
+    transform = getattr(data, "transform", None)
     parts = []
     with torch.inference_mode() if module is None else _evaluation(module):
         for start in range(0, len(data), batch_size):
             rows = torch.arange(start, min(start + batch_size, len(data)))
-            images = as_input(data.pixels(rows).permute(0, 3, 1, 2), device=torch.device(device))
+            images = data.pixels(rows).permute(0, 3, 1, 2)
+            if transform is not None:
+                purpose = f"embedding/{start}"
+                images = transformed(of_pil_images(transform), images.cpu(), 0, purpose, "the dataset's transform")
+            images = as_floats(images.to(torch.device(device)), torch.float32)
             found = torch.as_tensor(encoder(images))
             if found.ndim != 2 or len(found) != len(rows):
                 raise EncoderError(

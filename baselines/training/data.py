@@ -50,6 +50,8 @@ class DatasetPart:
         latents: (N, d) float32.
         factors: the factors that the columns of the latents hold.
         positives: the same rows of the dataset's exact positives; None if it has none.
+        transform: the dataset's own, which streams of pairs and :func:`ident3d.embedding.embed` apply; None if it has
+            none.
     """
 
     def __init__(self, data: PairData, rows: Tensor) -> None:
@@ -57,6 +59,7 @@ class DatasetPart:
         self.rows = rows
         self.latents = data.latents[rows]
         self.factors = data.factors
+        self.transform = getattr(data, "transform", None)
         positives: PairData | None = getattr(data, "positives", None)
         self.positives = None if positives is None else DatasetPart(positives, rows)
 

@@ -6,9 +6,11 @@ from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.rendered import RenderedPairs
 from ident3d.pairs.stream import PairBatch, PairStream, StoredPairs
+from ident3d.pairs.transforms import BatchTransform
 
 __all__ = [
     "AugmentedPairs",
+    "BatchTransform",
     "LivePairs",
     "LivePool",
     "PairBatch",

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -123,7 +124,8 @@ class AugmentedPairs(StoredPairs):
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
         views: how views are drawn.
-        transform: what is made of the views, (B, 3, H, W) uint8; a function of its input alone.
+        transform: what is made of each view, (3, H, W); see :class:`~ident3d.pairs.stream.PairStream`.
+        dtype: what the views are served in: a dtype of floats scales them to [0, 1]; None: uint8.
 
     Raises:
         TypeError: if data is not a dataset, or views not a function.
@@ -140,9 +142,10 @@ class AugmentedPairs(StoredPairs):
         seed: int = 0,
         *,
         views: SimCLRViews | None = None,
-        transform: Callable[[Tensor], Tensor] | None = None,
+        transform: Callable[[Tensor], Any] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(data, batch_size, seed, transform)
+        super().__init__(data, batch_size, seed, transform, dtype)
         if views is not None and not callable(views):
             raise TypeError(f"the views of an image are drawn by a SimCLRViews, not by {views!r}")
         self.views = SimCLRViews() if views is None else views

@@ -59,7 +59,8 @@ class LivePairs(PairStream):
             are drawn uniformly, for anchor and positive separately.
         world: what scenes latents make; None: 3DIdent.
         grid: quality of the images; see :class:`ident3d.live.LiveRenderer`.
-        transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
+        transform: what is made of each image, (3, H, W); see :class:`~ident3d.pairs.stream.PairStream`.
+        dtype: what the images are served in: a dtype of floats scales them to [0, 1]; None: uint8.
 
     Attributes:
         device: where images are rendered.
@@ -88,11 +89,12 @@ class LivePairs(PairStream):
         others: Mapping[str, float] | None = None,
         world: "World | None" = None,
         grid: int | str = "standard",
-        transform: Callable[[Tensor], Tensor] | None = None,
+        transform: Callable[[Tensor], Any] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         from ident3d.live import LiveRenderer  # Warp is large, and the other streams do without
 
-        super().__init__(batch_size, seed, transform)
+        super().__init__(batch_size, seed, transform, dtype)
         check_conditional(conditional)
         self.conditional = conditional
         self.renderer = LiveRenderer(resolution, device, world, grid)
@@ -157,6 +159,10 @@ def _prefetched(pairs: LivePairs, ahead: int) -> Iterator[PairBatch]:
     side = torch.cuda.Stream(pairs.device) if is_cuda else None  # type: ignore[no-untyped-call]  # torch has no types for it
     batches: queue.Queue[tuple[PairBatch | Exception, Any]] = queue.Queue(maxsize=ahead)
     stopped = threading.Event()
+    # A transform draws from global generators, which the thread that iterates may be drawing from, too: it is left to
+    # that thread.
+    is_transformed = pairs.transform is not None
+    make = pairs._draw if is_transformed else pairs.batch  # noqa: SLF001 - a part of the class
 
     def put(item: PairBatch | Exception, ready: Any) -> None:
         while not stopped.is_set():
@@ -170,7 +176,7 @@ def _prefetched(pairs: LivePairs, ahead: int) -> Iterator[PairBatch]:
         try:
             with torch.cuda.stream(side) if side is not None else nullcontext():
                 for number in pairs.numbers():
-                    batch = made(pairs.batch, number)
+                    batch = made(make, number)
                     put(batch, side.record_event() if side is not None else None)
                     if stopped.is_set():
                         return
@@ -184,7 +190,8 @@ def _prefetched(pairs: LivePairs, ahead: int) -> Iterator[PairBatch]:
             item, ready = batches.get()
             if isinstance(item, Exception):
                 raise item
-            yield item if ready is None else _received(item, ready)
+            batch = item if ready is None else _received(item, ready)
+            yield pairs._finished(batch) if is_transformed else batch  # noqa: SLF001 - likewise
     finally:
         stopped.set()
         thread.join()

@@ -53,6 +53,9 @@ class _Matches(IterableDataset[tuple[int, Tensor]]):
     def __init__(self, pairs: PositivePairs) -> None:
         self._pairs = pairs
 
+    def __len__(self) -> int:
+        return len(self._pairs)
+
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         for number in self._pairs.numbers():
             yield number, made(self._pairs.match, number)
@@ -74,7 +77,8 @@ class PositivePairs(StoredPairs):
         seed: seed of the stream, 0 or larger.
         index: what matches targets to ``data``; None: an exact one in plain L2.
         space: where the latents live; None: the box [-1, 1]^d.
-        transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
+        transform: what is made of each image, (3, H, W); see :class:`~ident3d.pairs.stream.PairStream`.
+        dtype: what the images are served in: a dtype of floats scales them to [0, 1]; None: uint8.
 
     Raises:
         TypeError: if data is not a dataset, conditional not a conditional, or index not a PairIndex.
@@ -94,9 +98,10 @@ class PositivePairs(StoredPairs):
         index: PairIndex | None = None,
         *,
         space: Space | None = None,
-        transform: Callable[[Tensor], Tensor] | None = None,
+        transform: Callable[[Tensor], Any] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(data, batch_size, seed, transform)
+        super().__init__(data, batch_size, seed, transform, dtype)
         check_conditional(conditional)
         self.conditional = conditional
         self.index = PairIndex(data.latents, factors=data.factors) if index is None else index
@@ -154,7 +159,7 @@ class PositivePairs(StoredPairs):
         """
         check_workers(num_workers, options.get("prefetch_factor"))
         is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
-        if num_workers == 0 or not is_decoded or self.transform is not None:
+        if num_workers == 0 or not is_decoded or self.is_transformed:
             return super().loader(num_workers, **options)
         start, pin_memory = options.pop("start", None), options.pop("pin_memory", None)
         pairs = self if start is None else self.from_step(start)

@@ -1,7 +1,7 @@
 """Positive pairs that were rendered as pairs."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ident3d.conditionals.conditional import Conditional
-from ident3d.device import usable_device
 from ident3d.errors import DatasetError
 from ident3d.pairs.stream import PairBatch, PairData, RenderedPairData, ResidentImages, StoredPairs, check_memory
 from ident3d.randomness import torch_generator
@@ -58,7 +57,8 @@ class RenderedPairs(StoredPairs):
         data: the dataset.
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
-        transform: what is made of (B, 3, H, W) uint8 images, a function of its input alone.
+        transform: what is made of each image, (3, H, W); see :class:`~ident3d.pairs.stream.PairStream`.
+        dtype: what the images are served in: a dtype of floats scales them to [0, 1]; None: uint8.
 
     Raises:
         DatasetError: if the dataset has no exact positives.
@@ -72,9 +72,10 @@ class RenderedPairs(StoredPairs):
         batch_size: int = 512,
         seed: int = 0,
         *,
-        transform: Callable[[Tensor], Tensor] | None = None,
+        transform: Callable[[Tensor], Any] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(data, batch_size, seed, transform)
+        super().__init__(data, batch_size, seed, transform, dtype)
         positives: PairData | None = getattr(data, "positives", None)
         if positives is None:
             raise DatasetError(
@@ -88,7 +89,7 @@ class RenderedPairs(StoredPairs):
 
         See :meth:`StoredPairs.on_device`.
         """
-        target = usable_device(device)
+        target = self._usable(device)
         check_memory([self.data, self._positives], target)
         positives = ResidentImages(self._positives, target)
         return self._with(data=ResidentImages(self.data, target, positives), _positives=positives, device=target)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import torch
-from jaxtyping import Float32, Int64, UInt8
+from jaxtyping import Int64, UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from ident3d.arguments import check_count
 from ident3d.device import usable_device
 from ident3d.factors import Factors
+from ident3d.pairs.transforms import as_floats, check_dtype, of_pil_images, transformed
 from ident3d.randomness import torch_generator
 
 __all__ = [
@@ -41,7 +42,8 @@ T = TypeVar("T")
 class PairData(Protocol):
     """A dataset that pairs can be drawn from; :class:`ident3d.ThreeDIdent` is one.
 
-    Where it has an attribute ``layout`` that is "decoded", its images are taken to cost no more than a copy.
+    Where it has an attribute ``layout`` that is "decoded", its images are taken to cost no more than a copy. Where it
+    has a ``transform`` or a ``target_transform``, they are applied to every image, as a PIL image, and to its latents.
 
     Attributes:
         latents: (N, d) float32.
@@ -81,6 +83,10 @@ def check_data(data: Any) -> None:
             f"pairs are drawn from a dataset, not from {data!r}: open it with ident3d.ThreeDIdent({data!r})"
         )
     missing = [name for name in _OFFERED if isinstance(data, type) or not hasattr(data, name)]
+    if isinstance(data, Subset) and missing:
+        raise TypeError(
+            "pairs are drawn from a dataset, not from a Subset of one: data[indices] is a dataset of some rows"
+        )
     if missing:
         raise TypeError(
             f"pairs are drawn from a dataset such as ident3d.ThreeDIdent(root), with {', '.join(_OFFERED)}; "
@@ -108,9 +114,9 @@ class PairBatch:
     Images are (B, 3, H, W), laid out channels last in memory, as decoders write them and convolutions like them.
 
     Attributes:
-        x: uint8 images of the anchors, or what a transform makes of them.
+        x: uint8 images of the anchors, or what ``dtype`` and transforms make of them.
         x_pos: likewise, of the positives.
-        z: latents of the anchors.
+        z: (B, d) float32 latents of the anchors, or what the dataset's ``target_transform`` makes of them.
         z_pos: latents of the positives.
         ids: rows of the dataset that the anchors are.
         ids_pos: likewise of the positives; the anchors' own for exact and augmented pairs.
@@ -119,8 +125,8 @@ class PairBatch:
 
     x: Tensor
     x_pos: Tensor
-    z: Float32[Tensor, "batch dim"]
-    z_pos: Float32[Tensor, "batch dim"]
+    z: Tensor
+    z_pos: Tensor
     ids: Int64[Tensor, " batch"]
     ids_pos: Int64[Tensor, " batch"]
     number: int
@@ -229,27 +235,40 @@ class PairStream(IterableDataset[PairBatch], ABC):
     Args:
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
-        transform: what is made of (B, 3, H, W) uint8 images, where they are: of anchors and positives separately. A
-            function of its input alone, or the stream depends on more than the seed. None leaves images as they are.
+        transform: what is made of each image, a (3, H, W) tensor: a pipeline of torchvision's ``transforms.v2``, or any
+            function; anchors and positives are changed separately. What it draws from the global generators of torch,
+            NumPy or Python depends on (seed, batch, place in the batch) alone, with workers or without. One that is
+            given whole batches says so: :class:`~ident3d.BatchTransform`. None leaves images as they are.
+        dtype: what the images are served in, and given to the transform in: a dtype of floats scales them to [0, 1];
+            None: uint8.
 
     Attributes:
         device: where batches are made.
 
     Raises:
-        TypeError: if the transform is of another type, or batch size or seed are not integers.
+        TypeError: if transform or dtype are of another type, or batch size or seed are not integers.
         ValueError: if the batch size is not positive, or the seed is negative.
     """
 
-    def __init__(self, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        seed: int,
+        transform: Callable[[Tensor], Any] | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_count(batch_size, "batch_size", 1)
         check_count(seed, "the seed", 0)
         if transform is not None and not callable(transform):
-            raise TypeError(f"a transform is a function of (B, 3, H, W) uint8 images, not {transform!r}")
+            raise TypeError(f"a transform is a function of images, not {transform!r}")
+        check_dtype(dtype)
         self.batch_size = int(batch_size)
         self.seed = int(seed)
         self.transform = transform
+        self.dtype = dtype
         self.device = torch.device("cpu")
         self._step = 0
+        self._end: int | None = None  # the step before which the stream ends
         self._rank, self._ranks = 0, 1
 
     def batch(self, number: int) -> PairBatch:
@@ -268,12 +287,57 @@ class PairStream(IterableDataset[PairBatch], ABC):
         """Return the numbers of the batches that are this rank's, and in a DataLoader's worker this worker's."""
         worker = get_worker_info()
         first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return (step * self._ranks + self._rank for step in itertools.count(self._step + first, stride))
+        steps = itertools.count(self._step + first, stride)
+        return (
+            step * self._ranks + self._rank
+            for step in itertools.takewhile(lambda step: self._end is None or step < self._end, steps)
+        )
+
+    def __len__(self) -> int:
+        if self._end is None:
+            raise TypeError("a stream of pairs is endless and has no length; an epoch of it has: pairs.epoch(0)")
+        return max(0, self._end - self._step)
+
+    def __bool__(self) -> bool:
+        return True
 
     def from_step(self, step: int) -> Self:
         """Return this stream, starting at ``step``: what a training run resumes with after ``step`` steps."""
         check_count(step, "the step", 0)
         return self._with(_step=step)
+
+    def epoch(
+        self, number: int, num_workers: int = 0, *, steps: int | None = None, **options: Any
+    ) -> DataLoader[PairBatch]:
+        """Return a DataLoader of one part of this stream, with a length, for training by epochs.
+
+        Epoch k are the steps from k times ``steps`` on, so that epochs one after another are the endless stream::
+
+            for k in range(10):
+                for batch in pairs.epoch(k):
+                    ...
+
+        Args:
+            number: which epoch, 0 or larger.
+            num_workers: processes that make batches; see :meth:`loader`.
+            steps: its length in batches of this rank; None: as many as there are anchors in the dataset for all ranks,
+                1 at least.
+            **options: of the DataLoader; see :meth:`loader`.
+
+        Returns:
+            A DataLoader whose ``len`` is ``steps``.
+
+        Raises:
+            TypeError: if a count is not an integer.
+            ValueError: if a count is too small, or there is no dataset whose size is that of an epoch.
+        """
+        check_count(number, "the epoch", 0)
+        length = self._epoch_steps() if steps is None else check_count(steps, "the steps of an epoch", 1)
+        return self._with(_step=number * length, _end=(number + 1) * length).loader(num_workers, **options)
+
+    def _epoch_steps(self) -> int:
+        """Return how many steps an epoch has where that is not said."""
+        raise ValueError("these pairs never end, and no dataset says how long an epoch is: give steps=...")
 
     def shard(self, rank: int, world_size: int) -> Self:
         """Return the part of this stream for one of ``world_size`` ranks; see the class.
@@ -305,7 +369,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
         prefetch_factor: int | None = None,
         multiprocessing_context: Any = None,
     ) -> DataLoader[PairBatch]:
-        """Return a DataLoader that yields this stream's batches in order, endlessly.
+        """Return a DataLoader that yields this stream's batches in order, endlessly; :meth:`epoch` has an end.
 
         Args:
             num_workers: processes that match and decode; 0 does it in this one.
@@ -341,12 +405,18 @@ class PairStream(IterableDataset[PairBatch], ABC):
         """Return a batch before the transform: images where they are, the rest on the CPU."""
 
     def _finished(self, drawn: PairBatch) -> PairBatch:
-        """Return a batch after the transform, all on one device."""
-        if self.transform is not None:
-            drawn = replace(drawn, x=self.transform(drawn.x), x_pos=self.transform(drawn.x_pos))
-            if not (isinstance(drawn.x, Tensor) and isinstance(drawn.x_pos, Tensor)):
-                raise TypeError(f"the transform makes {type(drawn.x).__name__} of images; expected a tensor")
-        return drawn.to(drawn.x.device)
+        """Return a batch as it is served, all on one device."""
+        x = self._served(drawn.x, drawn.number, "x")
+        x_pos = self._served(drawn.x_pos, drawn.number, "x_pos")
+        return replace(drawn, x=x, x_pos=x_pos).to(x.device)
+
+    def _served(self, images: Tensor, number: int, view: str) -> Tensor:
+        """Return (B, 3, H, W) uint8 images in the dtype that they are served in, and transformed."""
+        images = images if self.dtype in (None, torch.uint8) else as_floats(images, self.dtype)
+        if self.transform is None:
+            return images
+        purpose = f"pairs/transform/{view}/{number}"
+        return transformed(self.transform, images, self.seed, purpose, "the transform of the pairs")
 
     def _generator(self, purpose: str, number: int) -> torch.Generator:
         return torch_generator(self.seed, f"pairs/{purpose}", number)
@@ -364,19 +434,27 @@ class StoredPairs(PairStream):
         data: where latents and images come from.
         batch_size: pairs in a batch, for each rank.
         seed: seed of the stream, 0 or larger.
-        transform: what is made of (B, 3, H, W) uint8 images; see :class:`PairStream`.
+        transform: what is made of each image, after the dataset's own transform; see :class:`PairStream`.
+        dtype: what the images are served in; see :class:`PairStream`.
 
     Raises:
-        TypeError: if dataset or transform are of another type, or batch size or seed are not integers.
+        TypeError: if dataset, transform or dtype are of another type, or batch size or seed are not integers.
         ValueError: if the dataset is empty, the batch size is not positive, or the seed is negative.
     """
 
     def __init__(
-        self, data: PairData, batch_size: int, seed: int, transform: Callable[[Tensor], Tensor] | None
+        self,
+        data: PairData,
+        batch_size: int,
+        seed: int,
+        transform: Callable[[Tensor], Any] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         check_data(data)
-        super().__init__(batch_size, seed, transform)
+        super().__init__(batch_size, seed, transform, dtype)
         self.data = data
+        self._of_items: Callable[[Any], Any] | None = getattr(data, "transform", None)
+        self._of_targets: Callable[[Tensor], Any] | None = getattr(data, "target_transform", None)
 
     def on_device(self, device: torch.device | str) -> Self:
         """Return this stream with all images in the memory of ``device``, where batches are then made.
@@ -386,10 +464,44 @@ class StoredPairs(PairStream):
 
         Raises:
             TypeError: if it is not a device.
-            ValueError: if there is no such device here, or the images do not fit in its free memory.
+            ValueError: if there is no such device here, the images do not fit in its free memory, or the dataset has
+                a transform, which takes PIL images, and the device is another than the CPU.
         """
-        target = usable_device(device)
+        target = self._usable(device)
         return self._with(data=ResidentImages(self.data, target), device=target)
+
+    def _usable(self, device: torch.device | str) -> torch.device:
+        target = usable_device(device)
+        if self._of_items is not None and target.type != "cpu":
+            raise ValueError(
+                f"the dataset's transform takes PIL images, and images on {target} are tensors: give the transform to "
+                "the pairs instead, which apply it to tensors"
+            )
+        return target
+
+    def _epoch_steps(self) -> int:
+        return max(1, len(self.data) // (self.batch_size * self._ranks))
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether a transform of the pairs or of the dataset is applied to the images."""
+        return self.transform is not None or self._of_items is not None
+
+    def _finished(self, drawn: PairBatch) -> PairBatch:
+        if self._of_targets is not None:
+            z = self._target(self._of_targets, drawn.z, f"z/{drawn.number}")
+            z_pos = self._target(self._of_targets, drawn.z_pos, f"z_pos/{drawn.number}")
+            drawn = replace(drawn, z=z, z_pos=z_pos)
+        return super()._finished(drawn)
+
+    def _target(self, transform: Callable[[Tensor], Any], latents: Tensor, place: str) -> Tensor:
+        return transformed(transform, latents, self.seed, f"pairs/targets/{place}", "the dataset's target_transform")
+
+    def _served(self, images: Tensor, number: int, view: str) -> Tensor:
+        if self._of_items is not None:
+            purpose = f"pairs/items/{view}/{number}"
+            images = transformed(of_pil_images(self._of_items), images, self.seed, purpose, "the dataset's transform")
+        return super()._served(images, number, view)
 
     def _images(self, rows: Tensor) -> Tensor:
         """Return the (B, 3, H, W) uint8 images of (B,) rows, channels last in memory."""

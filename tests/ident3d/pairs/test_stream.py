@@ -253,7 +253,7 @@ def test_a_device_that_is_not_there(device):
     [
         ("sample", r"not from 'sample': open it with ident3d\.ThreeDIdent\('sample'\)"),
         (DATA.latents, "a Tensor lacks latents, factors, pixels"),
-        (torch.utils.data.Subset(DATA, [0, 1]), "a Subset lacks latents, factors, pixels"),
+        (torch.utils.data.Subset(DATA, [0, 1]), r"not from a Subset of one: data\[indices\] is a dataset of some rows"),
         (NumberedImages, "the class NumberedImages lacks latents"),
         (None, "a NoneType lacks"),
     ],
@@ -303,7 +303,7 @@ def test_unusable_requests_are_refused(stream):
         stream.loader(1.5)
     with pytest.raises(ValueError, match="prefetch_factor is 1 or larger, not 0"):
         stream.loader(1, prefetch_factor=0)
-    with pytest.raises(TypeError, match="the transform makes NoneType of images; expected a tensor"):
+    with pytest.raises(TypeError, match="the transform of the pairs makes NoneType of an image; expected a tensor"):
         matched(transform=lambda _: None).batch(0)
     with pytest.raises(TypeError, match="views of an image are drawn by a SimCLRViews, not by 5"):
         AugmentedPairs(DATA, views=5)
