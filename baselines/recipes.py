@@ -24,13 +24,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from baselines.losses import BatchNegatives, find_loss
+from baselines.pairs import find_source
 from ident3d.codec import from_json
 from ident3d.registry import Registry
 
 __all__ = [
     "CONTENT_FACTORS",
     "RECIPES",
-    "PairKind",
     "Recipe",
     "SpaceName",
     "find_recipe",
@@ -38,7 +38,6 @@ __all__ = [
     "read_recipe",
 ]
 
-PairKind = Literal["matched", "rendered", "augmented", "single"]
 SpaceName = Literal["unbounded", "box", "sphere"]
 
 CONTENT_FACTORS = ("position_x", "position_y", "rotation_x", "spotlight_angle", "object_hue")
@@ -57,8 +56,7 @@ class Recipe:
         loss: name of the loss in :data:`~baselines.losses.LOSSES`, or ``package.module:Class``.
         space: space of the embeddings.
         conditional: the conditional of the positives as text, see :mod:`ident3d.conditionals.text`; None without one.
-        pairs: "matched": stored images, the nearest to a draw from the conditional; "rendered": exact pairs;
-            "augmented": two SimCLR views of an image; "single": images with their latents.
+        pairs: name of the source of the pairs in :data:`~baselines.pairs.PAIR_SOURCES`, or ``package.module:SOURCE``.
         match_in_own_metric: whether matching divides each factor by the conditional's standard deviation in it.
         p: exponent of the distance of delta-InfoNCE.
         temperature: temperature of InfoNCE and delta-InfoNCE.
@@ -81,7 +79,7 @@ class Recipe:
     loss: str
     space: SpaceName
     conditional: str | None
-    pairs: PairKind = "matched"
+    pairs: str = "matched"
     match_in_own_metric: bool = False
     p: float = 2
     temperature: float = 0.1
@@ -99,13 +97,14 @@ class Recipe:
     reported_r2: float | None = None
 
     def __post_init__(self) -> None:
-        needs_conditional = self.pairs == "matched"
-        if needs_conditional and self.conditional is None:
-            raise ValueError("matched pairs are drawn from a conditional: give one")
-        if self.pairs in {"augmented", "single"} and self.conditional is not None:
+        source = find_source(self.pairs)
+        if source.needs_conditional and self.conditional is None:
+            raise ValueError(f"{self.pairs} pairs are drawn from a conditional: give one")
+        if not source.takes_conditional and self.conditional is not None:
             raise ValueError(f"{self.pairs} images have no conditional; leave {self.conditional!r} out")
-        takes = "single images" if find_loss(self.loss).views == 1 else "pairs"
-        served = "single images" if self.pairs == "single" else "pairs"
+        takes, served = (
+            "single images" if views == 1 else "pairs" for views in (find_loss(self.loss).views, source.views)
+        )
         if takes != served:
             raise ValueError(f"the loss {self.loss} takes {takes}, and {self.pairs} images are {served}")
         for what, number in (("learning rate", self.learning_rate), ("loss learning rate", self.loss_learning_rate)):
@@ -113,6 +112,20 @@ class Recipe:
                 raise ValueError(f"a {what} is positive, not {number}")
         if self.steps < 1 or self.batch_size < 1:
             raise ValueError(f"expected at least one step of at least one pair, not {self.steps} of {self.batch_size}")
+
+    def live(self) -> "Recipe":
+        """Return this recipe on live images: fresh ones, or those of a pool.
+
+        Raises:
+            ValueError: if its pairs follow the conditional of a dataset, so that live ones need one of their own.
+        """
+        source = find_source(self.pairs).live
+        if find_source(source).needs_conditional and self.conditional is None:
+            raise ValueError(
+                f"the pairs of {self.name} follow the conditional of a dataset, and live ones are drawn from the "
+                "recipe's: give one with --conditional"
+            )
+        return replace(self, pairs=source)
 
 
 _BOX = Recipe(

@@ -5,18 +5,21 @@ Densities on a box and on the unbounded space refer to Lebesgue measure, densiti
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor
 
 from ident3d.arguments import check_count
+from ident3d.factors import FACTORS, Factors
 
-__all__ = ["Box", "Space", "Sphere", "Unbounded"]
+__all__ = ["Box", "FactorSpace", "Space", "Sphere", "Unbounded"]
 
+_HELD_TOLERANCE = 1e-6  # by which a latent that is held may be off, in float32
 _BOX_TOLERANCE = 1e-6  # share of the box's width by which a rounded coordinate may lie outside
 _SMALLEST_NORM = 1e-12  # a vector of norm 0 stays one
 _SPHERE_TOLERANCE = 1e-4  # relative error of the norm of a point on the sphere
@@ -249,3 +252,127 @@ def _walls(low: float, high: float, dtype: torch.dtype) -> tuple[float, float]:
     first = torch.nextafter(first, upward) if first.item() < low else first
     last = torch.nextafter(last, downward) if last.item() > high else last
     return first.item(), last.item()
+
+
+class FactorSpace:
+    """A space whose coordinates are some of the factors, and what becomes of the others.
+
+    Latents of n factors lie in it where those of its k own factors are a point of the space. Each of the others is
+    held at a value, or drawn uniformly from [-1, 1], whatever the rest is.
+
+    Args:
+        space: where the own factors live, within [-1, 1] in each coordinate; None: the box [-1, 1]^k.
+        names: the names of the factors that are the space's coordinates, in their order; None: all.
+        others: values in [-1, 1] at which factors that are not in the space are held, by their names.
+        factors: all factors, in the order of the columns of latents.
+
+    Attributes:
+        space: where the own factors live.
+        factors: all factors.
+        own: the k factors that are the space's coordinates.
+        columns: the columns of latents that are the space's coordinates.
+        held: the values of the columns that are held.
+
+    Raises:
+        TypeError: if an argument is of another type.
+        ValueError: if the space leaves [-1, 1] or has not as many coordinates as factors are named, a factor is unknown
+            or named twice, or a value is not in [-1, 1].
+    """
+
+    def __init__(
+        self,
+        space: Space | None = None,
+        names: Sequence[str] | None = None,
+        others: Mapping[str, float] | None = None,
+        factors: Factors = FACTORS,
+    ) -> None:
+        self.factors = factors
+        self.columns = _columns(factors.names if names is None else names, factors)
+        self.own = Factors(tuple(factors[column] for column in self.columns))
+        self.space = Box(len(self.columns)) if space is None else space
+        _check_fits(self.space, len(self.columns))
+        self.held = _held({} if others is None else others, self.columns, factors)
+
+    def complete(
+        self, coordinates: Float[Tensor, "n k"], generator: torch.Generator
+    ) -> Float32[Tensor, "n {len(self.factors)}"]:
+        """Return the latents of points of the space.
+
+        Args:
+            coordinates: (N, k) points of the space.
+            generator: draws the factors that are neither in the space nor held, on the CPU.
+
+        Returns:
+            (N, n) float32 latents.
+        """
+        latents = 2 * torch.rand(len(coordinates), len(self.factors), generator=generator) - 1
+        for column, value in self.held.items():
+            latents[:, column] = value
+        latents[:, list(self.columns)] = coordinates.to(latents.dtype)
+        return latents
+
+    def uniform(self, n: int, generator: torch.Generator) -> Float32[Tensor, "{n} {len(self.factors)}"]:
+        """Draw (N, n) float32 latents uniformly."""
+        points = self.space.cast(self.space.uniform(n, generator), torch.float32)
+        return self.complete(points, generator)
+
+    def coordinates(self, latents: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch k"]:
+        """Return the (..., k) points of the space that (..., n) latents are."""
+        return latents[..., list(self.columns)]
+
+    def check(self, latents: Float[Tensor, "batch n"], what: str = "the latents") -> None:
+        """Raise ValueError unless (N, n) latents lie in this space, and held factors have their values.
+
+        Args:
+            latents: (N, n) latents.
+            what: what they are, for the message.
+        """
+        names = ", ".join(self.own.names)
+        self.space.check(self.coordinates(latents), f"{what} ({names})" if len(self.own) < len(self.factors) else what)
+        for column, value in self.held.items():
+            off = (latents[:, column] - value).abs() > _HELD_TOLERANCE
+            if bool(off.any()):
+                row = int(off.nonzero()[0])
+                raise ValueError(
+                    f"{what} must have {self.factors.names[column]} held at {value}: row {row} has "
+                    f"{float(latents[row, column])} ({int(off.sum())} such rows in all)"
+                )
+
+
+def _columns(names: Sequence[str], factors: Factors) -> tuple[int, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"factors are named in a sequence, such as ('position_x', 'object_hue'), not by {names!r}")
+    unknown = [name for name in names if name not in factors.names]
+    if unknown:
+        raise ValueError(f"unknown factors {', '.join(unknown)}; choose from {', '.join(factors.names)}")
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"expected one factor or more, each named once, not {', '.join(names) or 'none at all'}")
+    return tuple(factors.names.index(name) for name in names)
+
+
+def _check_fits(space: Space, count: int) -> None:
+    if not isinstance(space, Space):
+        raise TypeError(f"a space is a Box or a Sphere, not {space!r}")
+    if space.dim != count:
+        raise ValueError(f"{space} has {space.dim} coordinates for {count} factors; name one factor for each")
+    fits = (isinstance(space, Box) and space.low >= -1 and space.high <= 1) or (
+        isinstance(space, Sphere) and space.radius <= 1
+    )
+    if not fits:
+        raise ValueError(
+            f"latents lie in [-1, 1], and {space} does not: use a Box within [-1, 1] or a Sphere of a radius of at "
+            "most 1"
+        )
+
+
+def _held(others: Mapping[str, float], columns: tuple[int, ...], factors: Factors) -> dict[int, float]:
+    """Return the values of the columns that are held."""
+    held = {}
+    for name, value in others.items():
+        (column,) = _columns([name], factors)
+        if column in columns:
+            raise ValueError(f"{name} is a coordinate of the space, and cannot be held at {value}")
+        if not -1 <= value <= 1:
+            raise ValueError(f"latents lie in [-1, 1], and {name} would be held at {value}")
+        held[column] = float(value)
+    return held

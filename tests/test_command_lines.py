@@ -124,7 +124,8 @@ def test_options_of_one_name_read_alike():
             if field.name == "root" and (package, name) in {("ident3d", "download"), ("render", "")}:
                 continue  # the folder that is made
             helps.setdefault(field.name, set()).add(text)
-            defaults.setdefault(field.name, set()).add(str(field.default))
+            if (package, name, field.name) != ("baselines", "train", "root"):  # which live images do without
+                defaults.setdefault(field.name, set()).add(str(field.default))
             assert field.name not in NOT_OURS
     says = {"json": 2, "threads": 2}  # what is found and what was done; torch and ONNX Runtime
     assert {name: len(helps[name]) for name in SAME_HELP} == {name: says.get(name, 1) for name in SAME_HELP}

@@ -53,6 +53,7 @@ class Train:
         python -m baselines train supervised data/mini --steps 5000 --batch-size 128
         python -m baselines train infonce-unbounded data/mini --steps 5000 --batch-size 128 -o runs/infonce
         python -m baselines train infonce-box data/mini --encoder mine:convnet --encoder-options width=64
+        python -m baselines train infonce-box --live --resolution 64 --dataset data/mini
         torchrun --nproc-per-node 4 -m baselines train infonce-box data/3dident
     """
 
@@ -64,8 +65,10 @@ class Train:
 
     recipe: tyro.conf.Positional[str]
     """Name of the recipe, or package.module:RECIPE."""
-    root: tyro.conf.Positional[str]
+    root: tyro.conf.Positional[str | None] = None
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
+    live: bool = False
+    """Train on live images in place of a dataset, fresh ones or a pool; leave ROOT out."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the run; by default runs/RECIPE-seedSEED."""
     steps: int | None = None
@@ -130,4 +133,5 @@ class Train:
         for kind in ("encoder", "loss"):
             own = {} if kind in given else getattr(recipe, f"{kind}_options")
             given[f"{kind}_options"] = {**own, **parse_arguments(getattr(self, f"{kind}_options"))}
-        return replace(recipe, **given)
+        changed = replace(recipe, **given)
+        return changed.live() if self.live else changed

@@ -5,6 +5,7 @@ from .options import About as About
 from .options import Hardware as Hardware
 from .options import Images as Images
 from .options import Intervals as Intervals
+from .options import LiveImages as LiveImages
 from .options import TrainingOptions as TrainingOptions
 from .run import Run as Run
 from .training import train as train

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from baselines.encoders.untrained import UNTRAINED, UntrainedEncoder
 from baselines.losses import find_loss
+from baselines.pairs import find_source
 from baselines.training.objective import describe_encoder
 from baselines.training.options import About
 from baselines.training.placement import place
@@ -134,16 +135,13 @@ def _about_untrained(untrained: UntrainedEncoder, seed: int) -> dict[str, Any]:
 def _about_run(run: Run, encoder: nn.Module, steps: int) -> dict[str, Any]:
     recipe, record = run.recipe(), run.record()
     seconds = sum(line["seconds"] for line in read_metrics(run.folder) if "seconds" in line)
-    pairs = {"augmented": "SimCLR's augmentations", "single": "none: supervised"}.get(
-        recipe.pairs, "that of the dataset's exact pairs"
-    )
     trained_on = record["dataset"]
     return {
         "name": recipe.name,
         "method": recipe.title,
         "encoder": describe_encoder(encoder, recipe),
-        "training_data": f"train split, {trained_on['rows']} images of {record['resolution']}x{record['resolution']}",
-        "conditional": recipe.conditional or pairs,
+        "training_data": run.training_images(),
+        "conditional": recipe.conditional or find_source(recipe.pairs).positives,
         "seeds": (run.options().seed,),
         "steps": steps,
         "training_fingerprint": trained_on["fingerprint"],

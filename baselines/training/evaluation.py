@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from baselines.training.data import DatasetPart
+from baselines.pairs import DatasetPart
 from ident3d.embedding import embed
 from ident3d.factors import Factors
 from ident3d.metrics import DEFAULT_PROTOCOL, point_scores

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from baselines.training.data import matching_index, pair_conditional
+from baselines.pairs import find_source, matching_index
+from baselines.training.conditional import pair_conditional
 from baselines.training.placement import place
 from baselines.training.run import Run
 from ident3d import Box, ThreeDIdent, true_mutual_information
@@ -188,7 +189,7 @@ def run_information(
             data,
             of_pairs,
             placement.device,
-            is_matched=conditional is not None or recipe.pairs == "matched",
+            is_matched=conditional is not None or find_source(recipe.pairs).is_matched,
             in_own_metric=recipe.match_in_own_metric,
             seed=seed,
             items=items,
@@ -197,9 +198,9 @@ def run_information(
 
 
 def _conditional_of(recipe: Recipe, data: ThreeDIdent) -> Conditional:
-    if recipe.pairs in {"single", "augmented"}:
+    if not find_source(recipe.pairs).takes_conditional:
         raise ValueError(f"{recipe.name} has no pairs with a known conditional: give --conditional to match some")
-    conditional = pair_conditional(recipe, data)
+    conditional = pair_conditional(recipe, data.factors, data.provenance.pairs)
     if conditional is None:
         raise DatasetError(
             f"{recipe.name} was trained on pairs rendered as pairs, and {data.root} has none whose conditional is "

@@ -8,10 +8,22 @@ from typing import Any, Literal
 
 from ident3d.codec import from_json
 
-__all__ = ["About", "Hardware", "Images", "Intervals", "Precision", "Resident", "TrainingOptions", "read_options"]
+__all__ = [
+    "About",
+    "Hardware",
+    "Images",
+    "Intervals",
+    "LatentSpace",
+    "LiveImages",
+    "Precision",
+    "Resident",
+    "TrainingOptions",
+    "read_options",
+]
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Resident = Literal["auto", "always", "never"]
+LatentSpace = Literal["box", "sphere"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +31,7 @@ class Images:
     """Which images are held out, and how the others reach the encoder."""
 
     validation: int = 1000
-    """Images of the train split that are held out to evaluate on."""
+    """Images of the train split that are held out to evaluate on; for live images, the most to evaluate on."""
     resident: Resident = "auto"
     """Whether all images are decoded once into the device's memory; auto: if they need only a part of it."""
     workers: int = 0
@@ -57,6 +69,56 @@ class Intervals:
 
 
 @dataclass(frozen=True)
+class LiveImages:
+    """How images are rendered as they are asked for, with --live alone."""
+
+    resolution: int = 64
+    """Width and height of live images in pixels."""
+    quality: str = "standard"
+    """Quality of live images: draft, standard or fine."""
+    dataset: str | None = None
+    """Dataset whose test split live runs are evaluated on; by default live images. Its world is trained on, too."""
+    latent_space: LatentSpace = "box"
+    """Where the factors named live: the box [-1, 1]^d, or the unit sphere."""
+    factors: tuple[str, ...] = ()
+    """Factors that the pairs are drawn in, and that the encoder is to recover; by default all."""
+    others: tuple[str, ...] = ()
+    """Values in [-1, 1] at which other factors are held, each as NAME=VALUE; others are drawn anew for each image."""
+    pool: int = 0
+    """Images that are rendered once, to match pairs in: for devices where a fresh one costs too much; 0: all fresh."""
+
+    def __post_init__(self) -> None:
+        if self.resolution < 1 or self.pool < 0:
+            raise ValueError(
+                f"expected live images of 1 or more pixels and a pool of 0 or more, not --resolution {self.resolution} "
+                f"and --pool {self.pool}"
+            )
+        self.held()
+
+    def given(self) -> list[str]:
+        """Return the options that differ from the defaults, as they are written on a command line."""
+        return [f"--{own.name.replace('_', '-')}" for own in fields(self) if getattr(self, own.name) != own.default]
+
+    def held(self) -> dict[str, float]:
+        """Return the values at which other factors are held, by name.
+
+        Raises:
+            ValueError: if one is not of the form NAME=VALUE, or is given twice.
+        """
+        found: dict[str, float] = {}
+        for text in self.others:
+            name, _, value = text.partition("=")
+            try:
+                number = float(value)
+            except ValueError:
+                raise ValueError(f"{text!r} holds no factor: expected NAME=VALUE, for example position_z=0") from None
+            if name in found:
+                raise ValueError(f"the factor {name} is held twice")
+            found[name] = number
+        return found
+
+
+@dataclass(frozen=True)
 class TrainingOptions:
     """The options of a training that do not belong to a recipe."""
 
@@ -68,6 +130,8 @@ class TrainingOptions:
     """What the training runs on."""
     intervals: Intervals = field(default_factory=Intervals)
     """How often metrics, evaluations and checkpoints are written."""
+    live: LiveImages = field(default_factory=LiveImages)
+    """How images are rendered as they are asked for, with --live alone."""
 
 
 def read_options(data: Mapping[str, Any]) -> TrainingOptions:

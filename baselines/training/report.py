@@ -15,19 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from baselines.pairs import RunImages, find_source, matching_index
 from baselines.training.checkpoint import load_state
-from baselines.training.data import (
-    DatasetPart,
-    content_and_style,
-    matching_index,
-    pair_conditional,
-    split_validation,
-    true_precision,
-)
+from baselines.training.conditional import content_and_style, pair_conditional, true_precision
 from baselines.training.objective import build_loss
 from baselines.training.progress import read_metrics
 from baselines.training.run import Run
-from ident3d import ThreeDIdent
 from ident3d.embedding import embed
 from ident3d.errors import MissingDependencyError
 from ident3d.files import write_text
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
-    from baselines.recipes import Recipe
     from ident3d.conditionals import Conditional
 
 __all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
@@ -53,12 +45,12 @@ def check_can_draw() -> None:
         raise MissingDependencyError("matplotlib", "draw a report", "train")
 
 
-def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
+def write_report(run: Run, root: str | Path | None, device: torch.device) -> Path:
     """Write ``report.html`` into a run's folder: options, curves, latents against embeddings, Lambda.
 
     Args:
         run: the run, with a checkpoint.
-        root: the dataset that it was trained on; its validation part is embedded.
+        root: the dataset that it was trained on, whose validation part is embedded; None for live images.
         device: device to run the encoder on.
 
     Returns:
@@ -70,31 +62,30 @@ def write_report(run: Run, root: str | Path, device: torch.device) -> Path:
     check_can_draw()
     record = run.record()
     options = run.options()
-    data = ThreeDIdent(root, split="train")
-    part, held_out = split_validation(data, options.images.validation, options.seed)
+    recipe = run.recipe()
+    images = find_source(recipe.pairs).open(root, options, device, in_own_metric=recipe.match_in_own_metric)
+    held_out, factors = images.held_out, images.factors
     encoder, checkpoint = run.encoder(device)
     embeddings = embed(encoder, held_out, device=device)
     metrics = read_metrics(run.folder)
-    recipe = run.recipe()
-    conditional = pair_conditional(recipe, data)
+    conditional = pair_conditional(recipe, factors, images.exact_pairs)
     loss = build_loss(recipe, record["dim"])
     load_state(loss, checkpoint.loss, f"the loss in {run.checkpoint_path}")
     summary = (
-        f"{recipe.title}. {checkpoint.step} steps, seed {options.seed}, {record['dataset']['rows']} images, "
-        f"on {record['device']}."
+        f"{recipe.title}. {checkpoint.step} steps, seed {options.seed}, {run.training_images()}, on {record['device']}."
     )
     parts = [
         f"<h1>{html.escape(recipe.name)}</h1>",
         f"<p>{html.escape(summary)}</p>",
         _shown("Loss and R2", curves(metrics, loss.label)),
-        _scores(metrics, data.factors.names, content_and_style(conditional, len(data.factors))),
+        _scores(metrics, factors.names, content_and_style(conditional, len(factors))),
         _shown(
             "Latents against embeddings, validation part",
-            scatter(held_out.latents.numpy(), embeddings, data.factors.names),
+            scatter(held_out.latents.numpy(), embeddings, factors.names),
         ),
     ]
     if loss.precision is not None:
-        others = _other_precisions(recipe, conditional, part)
+        others = _other_precisions(conditional, images, is_matched=find_source(recipe.pairs).is_matched)
         parts.append(_shown("Learned Lambda, and the conditional's", precisions(loss.precision.tolist(), others)))
     parts.append(f"<h2>Options</h2><pre>{html.escape(json.dumps(record, indent=1))}</pre>")
     page = run.report_path
@@ -167,18 +158,19 @@ def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64
 
 
 def _other_precisions(
-    recipe: Recipe, conditional: Conditional | None, part: DatasetPart
+    conditional: Conditional | None, images: RunImages, *, is_matched: bool
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return the diagonals to compare the learned Lambda with: the conditional's, and that of the matched pairs."""
-    truth = true_precision(conditional, len(part.factors))
+    truth = true_precision(conditional, len(images.factors))
     if conditional is None or truth is None:
         return {}
-    if recipe.pairs != "matched":
+    stored = images.stored if is_matched else None
+    if stored is None:
         return {"conditional": truth}
-    index = matching_index(conditional, part, in_own_metric=recipe.match_in_own_metric)
+    index = matching_index(conditional, stored, in_own_metric=images.in_own_metric, space=images.space.space)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the figure shows how much matching widens the conditional
-        found = realised_conditional(part.latents, conditional, index=index, factors=part.factors)
+        found = realised_conditional(stored.latents, conditional, index=index, factors=stored.factors)
     return {"conditional": truth, "pairs as matched": 1 / (2 * np.square(found.realised_std))}
 
 

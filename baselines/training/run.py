@@ -18,7 +18,6 @@ from filelock import FileLock, Timeout
 
 from baselines.recipes import Recipe, read_recipe
 from baselines.training.checkpoint import Checkpoint, load_state
-from baselines.training.data import image_resolution
 from baselines.training.objective import build_encoder
 from baselines.training.options import TrainingOptions, read_options
 from baselines.training.placement import Placement
@@ -27,7 +26,7 @@ from ident3d.errors import Ident3DError
 from ident3d.files import write_text
 
 if TYPE_CHECKING:
-    from ident3d import ThreeDIdent
+    from baselines.pairs import RunImages
 
 __all__ = ["Run", "run_identity"]
 
@@ -107,6 +106,20 @@ class Run:
         load_state(encoder, held.encoder, f"the encoder in {self.checkpoint_path}")
         return encoder.eval(), held
 
+    def training_images(self) -> str:
+        """Return what the encoder is trained on, in words.
+
+        Raises:
+            FileNotFoundError: if the folder holds no run.
+            ValueError: if its ``options.json`` is damaged.
+        """
+        record = self.record()
+        rows, is_live = record["dataset"]["rows"], "live" in record["dataset"]
+        size = f"{record['resolution']}x{record['resolution']}"
+        if rows is None:
+            return f"live images of {size}, all fresh"
+        return f"{'a pool of' if is_live else 'train split,'} {rows} {'live ' if is_live else ''}images of {size}"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other trainings out of the folder; the lock ends with the process, however that ends.
@@ -125,13 +138,13 @@ class Run:
                 f"another training is running in {self.folder}; wait for its end, or choose another folder with --out"
             ) from error
 
-    def claim(self, recipe: Recipe, options: TrainingOptions, data: ThreeDIdent, placement: Placement) -> None:
+    def claim(self, recipe: Recipe, options: TrainingOptions, images: RunImages, placement: Placement) -> None:
         """Write ``options.json``, after a check that the folder does not hold another run.
 
         Args:
             recipe: what is trained.
             options: how.
-            data: the train split.
+            images: what it is trained on and evaluated on.
             placement: where; the first process writes.
 
         Raises:
@@ -143,7 +156,7 @@ class Run:
             before = run_identity(
                 self.recipe(), self.options(), held["dataset"].get("fingerprint"), held.get("world_size")
             )
-            now = run_identity(recipe, options, data.fingerprint, placement.world_size)
+            now = run_identity(recipe, options, images.fingerprint, placement.world_size)
             differing = [f"{key} {before[key]!r}, now {now[key]!r}" for key in now if before[key] != now[key]]
             if differing:
                 raise Ident3DError(
@@ -151,10 +164,10 @@ class Run:
                 )
         record = {
             "options": {"recipe": to_json(recipe), **to_json(options)},
-            "dataset": {"root": str(data.root), "rows": len(data), "fingerprint": data.fingerprint},
-            "resolution": image_resolution(data),
-            "dim": len(data.factors),
-            "factors": data.factors.to_json(),
+            "dataset": images.record(),
+            "resolution": images.resolution,
+            "dim": len(images.factors),
+            "factors": images.factors.to_json(),
             "world_size": placement.world_size,
             "device": str(placement.device),
             "device_name": _device_name(placement),

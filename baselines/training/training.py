@@ -6,43 +6,34 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
+from baselines.pairs import RunImages, find_source
 from baselines.recipes import Recipe, find_recipe
-from baselines.training.data import (
-    build_stream,
-    content_and_style,
-    image_resolution,
-    pair_conditional,
-    split_validation,
-)
+from baselines.training.conditional import content_and_style, pair_conditional
 from baselines.training.evaluation import check_can_evaluate, evaluate
 from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
-from baselines.training.options import Resident, TrainingOptions
+from baselines.training.options import TrainingOptions
 from baselines.training.placement import Placement, join_batch_norm, place
 from baselines.training.progress import Logbook, Schedule
 from baselines.training.report import check_can_draw, write_report
 from baselines.training.run import Run, run_identity
-from ident3d import ThreeDIdent
 from ident3d.files import remove_unfinished
-from ident3d.pairs import StoredPairs
 
 __all__ = ["train", "train_run"]
 
 _LOG = logging.getLogger("ident3d.baselines")
 
-_SHARE_OF_GPU, _SHARE_OF_RAM = 0.5, 0.25  # that images may take; a GPU has to hold activations too
 _SMALLEST_HALF = 32  # pixels a side of the smallest images that are trained on in bfloat16 on a CPU
 
 
 def train(
     recipe: Recipe | str,
-    root: str | Path,
+    root: str | Path | None = None,
     folder: str | Path | None = None,
     options: TrainingOptions | None = None,
     *,
@@ -50,11 +41,14 @@ def train(
 ) -> Run:
     """Train an encoder on images by a recipe, or resume a training that was interrupted.
 
-    The test split is not read. Every process that torchrun started calls this; the first one writes.
+    The test split of the dataset is not read. Every process that torchrun started calls this; the first one writes.
+
+    A recipe on live images takes no dataset: ``train(find_recipe("infonce-box").live())`` draws fresh pairs without
+    end, as ``options.live`` says.
 
     Args:
         recipe: the recipe, or its name: one of :data:`~baselines.recipes.RECIPES`, or ``package.module:RECIPE``.
-        root: folder of the dataset, in any layout; "sample" is the one inside the package.
+        root: folder of the dataset, in any layout; "sample" is the one inside the package. None for live images.
         folder: folder of the run; ``runs/RECIPE-seedSEED`` where None. If it holds the same run, that is resumed from
             its last checkpoint, and the finished run is the same as one that was not interrupted.
         options: options of the training; the defaults where None.
@@ -85,54 +79,54 @@ def train(
     return run
 
 
-def train_run(run: Run, recipe: Recipe, options: TrainingOptions, root: str | Path, placement: Placement) -> None:
+def train_run(
+    run: Run, recipe: Recipe, options: TrainingOptions, root: str | Path | None, placement: Placement
+) -> None:
     """Train a run from the beginning or from its last checkpoint; :func:`train` also finds the placement and reports.
 
     Args:
         run: the run, whose folder is filled.
         recipe: the recipe.
         options: options of the training.
-        root: folder of the dataset, of which only the train split is read.
+        root: folder of the dataset, of which only the train split is read; None for live images.
         placement: device, precision and processes.
 
     Raises:
         ValueError: if recipe, options, dataset and device do not fit together.
         Ident3DError: if the folder holds another run, or the loss diverges.
     """
-    data = ThreeDIdent(root, split="train")
-    _check_precision(placement, image_resolution(data))
-    part, held_out = split_validation(data, options.images.validation, options.seed)
-    check_can_evaluate(held_out)
+    source = find_source(recipe.pairs)
+    images = source.open(root, options, placement.device, in_own_metric=recipe.match_in_own_metric)
+    _check_precision(placement, images.resolution)
+    check_can_evaluate(images.held_out)
     batch_size = _share_of_batch(recipe.batch_size, placement.world_size)
-    stream = build_stream(recipe, part, data, options.seed, batch_size=batch_size)
-    trainer = _trainer(run, recipe, options, placement, data)
+    conditional = pair_conditional(recipe, images.factors, images.exact_pairs)
+    stream = source.stream(images, conditional, batch_size, options.seed)
+    trainer = _trainer(run, recipe, options, placement, images)
     with run.locked() if placement.is_first else nullcontext():
-        run.claim(recipe, options, data, placement)
+        run.claim(recipe, options, images, placement)
         if placement.is_first:
             remove_unfinished(run.checkpoint_path)  # left by a run that was killed
         trainer.resume()
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
-        groups = content_and_style(pair_conditional(recipe, data), len(data.factors))
-        is_resident = _is_resident(options.images.resident, stream, placement)
-        if is_resident:
-            stream = stream.on_device(placement.device)
-        loader = stream.loader(0 if is_resident else options.images.workers)
+        groups = content_and_style(conditional, len(images.factors))
+        batches = source.batches(stream, options, placement)
         _LOG.info("%s: step %d of %d, on %s", run.folder, trainer.step, recipe.steps, placement.device)
         schedule = Schedule(recipe.steps, options.intervals)
         with Logbook(run.folder, trainer.step, writes=placement.is_first) as logbook:
-            encoder = trainer.model.encoder
-            trainer.train(loader, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
+            encoder, held_out = trainer.model.encoder, images.held_out
+            trainer.train(batches, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
 
 
-def _trainer(run: Run, recipe: Recipe, options: TrainingOptions, placement: Placement, data: ThreeDIdent) -> Trainer:
+def _trainer(run: Run, recipe: Recipe, options: TrainingOptions, placement: Placement, images: RunImages) -> Trainer:
     several = placement.world_size > 1
-    dim = len(data.factors)
-    encoder = build_encoder(recipe, dim, image_resolution(data), options.seed)
+    dim = len(images.factors)
+    encoder = build_encoder(recipe, dim, images.resolution, options.seed)
     if several:
         encoder = join_batch_norm(encoder, placement.device)
     model = TrainedModel(encoder, build_loss(recipe, dim, across_processes=several))
     model.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # a module's to takes it
-    identity = run_identity(recipe, options, data.fingerprint, placement.world_size)
+    identity = run_identity(recipe, options, images.fingerprint, placement.world_size)
     optimiser = build_optimiser(model, recipe)
     return Trainer(model, optimiser, placement, run.checkpoint_path, options.hardware.compile, identity)
 
@@ -154,14 +148,3 @@ def _share_of_batch(batch_size: int, world_size: int) -> int:
     if batch_size % world_size:
         raise ValueError(f"a batch of {batch_size} pairs cannot be shared evenly by {world_size} processes")
     return batch_size // world_size
-
-
-def _is_resident(resident: Resident, stream: StoredPairs, placement: Placement) -> bool:
-    if resident != "auto":
-        return resident == "always"
-    one = stream.data.pixels(torch.zeros(1, dtype=torch.int64)).nbytes
-    needed = 2 * one * len(stream.data)  # room for exact positives too
-    if placement.device.type == "cuda":
-        return needed < _SHARE_OF_GPU * torch.cuda.mem_get_info(placement.device)[0]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-    return needed * placement.world_size < _SHARE_OF_RAM * memory

@@ -24,12 +24,18 @@ from typing import TYPE_CHECKING, Any
 from ident3d.errors import MissingDependencyError
 
 if TYPE_CHECKING:
-    from ident3d.live.renderer import QUALITIES, LiveRenderer, render
+    from ident3d.live.renderer import QUALITIES, VERSION, LiveRenderer, render
     from ident3d.live.scenes import UnsupportedWorldError
 
-__all__ = ["QUALITIES", "LiveRenderer", "UnsupportedWorldError", "render"]
+__all__ = ["QUALITIES", "VERSION", "LiveRenderer", "UnsupportedWorldError", "render"]
 
-_HOMES = {"QUALITIES": "renderer", "LiveRenderer": "renderer", "UnsupportedWorldError": "scenes", "render": "renderer"}
+_HOMES = {
+    "QUALITIES": "renderer",
+    "VERSION": "renderer",
+    "LiveRenderer": "renderer",
+    "UnsupportedWorldError": "scenes",
+    "render": "renderer",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,10 @@ from ident3d.live.solid import resident_solid
 from ident3d.scene.scene import Material
 from ident3d.scene.world import World
 
-__all__ = ["QUALITIES", "LiveRenderer", "render"]
+__all__ = ["QUALITIES", "VERSION", "LiveRenderer", "render"]
+
+VERSION = 1
+"""Version of the images: another one where the same latents make other images than before."""
 
 QUALITIES = {"draft": 2, "standard": 3, "fine": 4}
 """The grid of sub-pixels of each quality.

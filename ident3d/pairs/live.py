@@ -16,7 +16,7 @@ from ident3d.factors import Factors
 from ident3d.latents import check_latents, sample_latents
 from ident3d.marginals import Marginal
 from ident3d.pairs.stream import PairBatch, PairStream, made
-from ident3d.spaces import Box, Space, Sphere
+from ident3d.spaces import FactorSpace, Space
 
 if TYPE_CHECKING:
     from ident3d.scene.world import World
@@ -64,6 +64,7 @@ class LivePairs(PairStream):
 
     Attributes:
         device: where images are rendered.
+        factor_space: where the factors named live, and what becomes of the others.
         space: where the factors named live.
         columns: the columns of the latents that are the space's coordinates.
 
@@ -100,14 +101,11 @@ class LivePairs(PairStream):
         self.renderer = LiveRenderer(resolution, device, world, grid)
         self.device = self.renderer.device
         self.factors = self.renderer.world.factors
-        names = self.factors.names if factors is None else factors
-        self.columns = _columns(names, self.factors)
-        self.space = Box(len(self.columns)) if space is None else space
-        _check_space(self.space, len(self.columns))
+        self.factor_space = FactorSpace(space, factors, others, self.factors)
+        self.columns, self.space = self.factor_space.columns, self.factor_space.space
         conditional.check(self.space)
         self.marginal = Marginal() if marginal is None else marginal
         self.marginal.law.check(self.space)
-        self._held = _held({} if others is None else others, self.columns, self.factors)
 
     def on_device(self, device: torch.device | str) -> Self:
         """Return this stream with images that are rendered on ``device``.
@@ -137,21 +135,14 @@ class LivePairs(PairStream):
         anchors = self.marginal.sample(self.batch_size, self.space, self._generator("live/anchors", number))
         positives = self.conditional.sample(anchors, self.space, self._generator("live/targets", number))
         generator = self._generator("live/others", number)
-        return self._completed(anchors, generator), self._completed(positives, generator)
+        complete = self.factor_space.complete
+        return complete(anchors, generator), complete(positives, generator)
 
     def _draw(self, number: int) -> PairBatch:
         z, z_pos = self.latents(number)
         images = self.renderer.render(torch.cat([z, z_pos]))
         ids = torch.arange(number * self.batch_size, (number + 1) * self.batch_size)
         return PairBatch(images[: len(z)], images[len(z) :], z, z_pos, ids, ids.clone(), number)
-
-    def _completed(self, coordinates: Tensor, generator: torch.Generator) -> Tensor:
-        """Return (B, d) latents with the factors that are not in the space."""
-        latents = 2 * torch.rand(len(coordinates), len(self.factors), generator=generator) - 1
-        for column, value in self._held.items():
-            latents[:, column] = value
-        latents[:, list(self.columns)] = coordinates
-        return latents
 
 
 def _prefetched(pairs: LivePairs, ahead: int) -> Iterator[PairBatch]:
@@ -270,42 +261,3 @@ class LivePool:
     def pixels(self, rows: Int64[Tensor, " n"]) -> UInt8[Tensor, "n height width 3"]:
         """Return the images of rows, on the pool's device."""
         return self._pixels.index_select(0, rows.to(self.device))
-
-
-def _columns(names: Sequence[str], factors: Factors) -> tuple[int, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"factors are named in a sequence, such as ('position_x', 'object_hue'), not by {names!r}")
-    unknown = [name for name in names if name not in factors.names]
-    if unknown:
-        raise ValueError(f"unknown factors {', '.join(unknown)}; choose from {', '.join(factors.names)}")
-    if not names or len(set(names)) != len(names):
-        raise ValueError(f"expected one factor or more, each named once, not {', '.join(names) or 'none at all'}")
-    return tuple(factors.names.index(name) for name in names)
-
-
-def _check_space(space: Space, count: int) -> None:
-    if not isinstance(space, Space):
-        raise TypeError(f"a space is a Box or a Sphere, not {space!r}")
-    if space.dim != count:
-        raise ValueError(f"{space} has {space.dim} coordinates for {count} factors; name one factor for each")
-    fits = (isinstance(space, Box) and space.low >= -1 and space.high <= 1) or (
-        isinstance(space, Sphere) and space.radius <= 1
-    )
-    if not fits:
-        raise ValueError(
-            f"latents lie in [-1, 1], and {space} does not: use a Box within [-1, 1] or a Sphere of a radius of at "
-            "most 1"
-        )
-
-
-def _held(others: Mapping[str, float], columns: tuple[int, ...], factors: Factors) -> dict[int, float]:
-    """Return the values of the columns that are held."""
-    held = {}
-    for name, value in others.items():
-        (column,) = _columns([name], factors)
-        if column in columns:
-            raise ValueError(f"{name} is a coordinate of the space, and cannot be held at {value}")
-        if not -1 <= value <= 1:
-            raise ValueError(f"latents lie in [-1, 1], and {name} would be held at {value}")
-        held[column] = float(value)
-    return held

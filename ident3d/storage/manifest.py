@@ -12,6 +12,7 @@ from ident3d import codec
 from ident3d.errors import DatasetError
 from ident3d.factors import FACTORS, Factors
 from ident3d.files import write_text
+from ident3d.scene.world import World
 
 __all__ = [
     "DATA_FOLDER",
@@ -32,6 +33,7 @@ DATA_FOLDER = "data"
 _SHARD = re.compile(r"(?P<split>\w+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
 _MOST_SHARDS = 99_999  # as many as five digits name
 _LONGEST_NAME = 100
+_WORLD_OF_3DIDENT = {name: part for name, part in World().to_json().items() if name not in {"factors", "hue_map"}}
 _ADVICE = "restore it from a copy, or fetch or render the dataset again"
 
 
@@ -172,6 +174,22 @@ class Manifest:
     def settings_digest(self) -> str:
         """A SHA-256 of the settings, which every shard holds."""
         return hashlib.sha256(json.dumps(self.settings, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+    def world(self) -> World:
+        """Return what scenes the latents make, with the hue map; 3DIdent where only the hue map is known.
+
+        Raises:
+            DatasetError: if the manifest does not say it, or not in a way that is understood.
+        """
+        try:
+            data = {"hue_map": self.render["hue_map"], **self.render.get("world", _WORLD_OF_3DIDENT)}
+            return World.from_json({"factors": self.factors.to_json(), **data})
+        except KeyError as error:
+            raise DatasetError(
+                f"the manifest does not say what the latents show: render.{error.args[0]} is missing"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise DatasetError(f"the manifest describes its world in a way that is not understood: {error}") from error
 
     def fingerprint(self, split: str) -> str:
         """Return a SHA-256 of all that decides what a split shows: its latents, settings and Blender series.

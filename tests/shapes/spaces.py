@@ -4,6 +4,7 @@ import torch
 
 from ident3d import Box, Normal, Sphere, Unbounded
 from ident3d.marginals import Marginal
+from ident3d.spaces import FactorSpace
 
 
 def points(space):
@@ -15,7 +16,15 @@ def generator():
     return torch.Generator().manual_seed(0)
 
 
+def of_two_factors():
+    return FactorSpace(Box(2), ("object_hue", "position_x"))
+
+
 EXAMPLES = {
+    "ident3d.spaces.FactorSpace.complete": lambda: (of_two_factors(), torch.zeros(3, 2), generator()),
+    "ident3d.spaces.FactorSpace.uniform": lambda: (of_two_factors(), 3, generator()),
+    "ident3d.spaces.FactorSpace.coordinates": lambda: (of_two_factors(), torch.zeros(4, 10)),
+    "ident3d.spaces.FactorSpace.check": lambda: (of_two_factors(), torch.zeros(4, 10)),
     "ident3d.marginals.Marginal.sample": lambda: (Marginal(Normal(1.0)), 5, Box(3), generator()),
     "ident3d.marginals.Marginal.log_prob": lambda: (Marginal(Normal(1.0)), points(Box(3)), Box(3)),
     "ident3d.spaces.Space.cast": lambda: (Sphere(3), points(Sphere(3)), torch.float32),

@@ -17,12 +17,12 @@ from baselines.losses import (
     info_nce,
     supervised_mse,
 )
+from baselines.pairs import SingleImages
 from baselines.recipes import RECIPES
 from baselines.synthetic import training as synthetic
 from baselines.synthetic.studies.aninfonce import aninfonce
 from baselines.synthetic.studies.tables import table1, table2
 from baselines.training.checkpoint import Checkpoint
-from baselines.training.data import SingleImages
 from baselines.training.evaluation import evaluate
 from baselines.training.loop import Trainer
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from baselines.training.checkpoint import Checkpoint
+from baselines.training.options import LiveImages
 from baselines.training.placement import Placement
 from baselines.training.report import write_report
 from baselines.training.run import Run
@@ -25,6 +26,29 @@ def test_a_run_in_two_parts_is_the_run_in_one(finished, images_root, tmp_path):
     assert all(torch.equal(found.encoder[name], tensor) for name, tensor in expected.encoder.items())
     assert torch.equal(found.loss["raw_precision"], expected.loss["raw_precision"])
     assert not half_written.exists()
+
+
+@pytest.mark.parametrize("pool", [0, 40])
+def test_a_run_on_live_images_in_two_parts_is_the_run_in_one(tmp_path, pool):
+    recipe = replace(RECIPE, conditional="normal(sigma=[0.1, 0.5])").live()
+    live = LiveImages(resolution=8, quality="draft", factors=("position_x", "object_hue"), pool=pool)
+    options = replace(OPTIONS, live=live)
+    whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")
+    train_run(whole, recipe, options, None, CPU)
+    train_run(parts, replace(recipe, steps=3), options, None, CPU)
+    with pytest.raises(Ident3DError, match="holds another run: dataset '"):
+        train_run(parts, recipe, replace(options, live=replace(live, quality="standard")), None, CPU)
+    train_run(parts, recipe, options, None, CPU)
+    expected, found = whole.encoder()[1], parts.encoder()[1]
+    assert found.step == expected.step == 4
+    assert all(torch.equal(found.encoder[name], tensor) for name, tensor in expected.encoder.items())
+    record = parts.record()
+    assert (record["dim"], record["dataset"]["rows"]) == (2, pool or None)
+    assert record["dataset"]["live"]["engine"].startswith("live")
+    assert parts.options() == options
+    said = parts.training_images()
+    assert said == ("a pool of 40 live images of 8x8" if pool else "live images of 8x8, all fresh")
+    assert said in write_report(parts, None, CPU.device).read_text()
 
 
 def test_the_test_split_is_never_touched(images_root, tmp_path, monkeypatch):
