@@ -16,6 +16,7 @@ def commands() -> commandline.Commands:
     from baselines.commands.export import Export
     from baselines.commands.information import MeasureInformation
     from baselines.commands.reproduce import Reproduce
+    from baselines.commands.signal import MeasureSignal
     from baselines.commands.train import Train
 
     return {
@@ -23,6 +24,7 @@ def commands() -> commandline.Commands:
         "embed": Embed,
         "export": Export,
         "information": MeasureInformation,
+        "signal": MeasureSignal,
         "reproduce": Reproduce,
     }
 
