@@ -35,7 +35,7 @@ COMMANDS = [(package, name) for package, module in PACKAGES.items() for name in 
 READ_BY_PROGRAMS = {
     "ident3d": {"info", "verify", "convert", "download", "score", "validate", "doctor"},
     "render": {"", "check", "verify"},
-    "baselines": {"train", "embed", "export", "information", "reproduce"},
+    "baselines": {"train", "embed", "export", "information", "signal", "reproduce"},
     "leaderboard": {"add", "report", "build", "check", "verify"},
 }
 # One name, one meaning; the device of a renderer is one of Blender's.
