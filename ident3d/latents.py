@@ -83,8 +83,9 @@ def check_finite(array: npt.NDArray[Any], what: str, columns: tuple[str, ...] | 
         what: what the array is, for the message.
         columns: names of the columns; their numbers where None.
     """
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = np.argwhere(~finite)
         row, column = bad[0]
         name = f"column {column}" if columns is None else columns[column]
         raise ValueError(
@@ -115,8 +116,9 @@ def check_latents(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDA
     if array.ndim != 2 or array.shape[1] != len(factors):
         raise ValueError(f"{expected}; got shape {array.shape}, dtype {array.dtype}")
     check_finite(array, "latents", factors.names)
-    outside = np.argwhere(np.abs(array) > 1 + _RANGE_TOLERANCE)
-    if len(outside):
+    is_outside = np.abs(array) > 1 + _RANGE_TOLERANCE
+    if is_outside.any():
+        outside = np.argwhere(is_outside)
         row, column = outside[0]
         raise ValueError(
             f"raw latents lie in [-1, 1]: row {row}, {factors.names[column]} is {array[row, column]} "

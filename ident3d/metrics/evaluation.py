@@ -133,7 +133,7 @@ class Targets:
     Attributes:
         factors: the factors that are scored.
         constant: names of the factors that do not vary, which nothing can be said about.
-        columns: (N, C) float64 target columns.
+        columns: (N, C) float64 target columns, in Fortran's order: sums over the rows are what metrics are made of.
         owner: (C,) the position in ``factors`` of each column's factor.
     """
 
@@ -143,17 +143,17 @@ class Targets:
     owner: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, latents: npt.NDArray[np.float64], factors: Factors) -> Targets:
+    def of(cls, latents: npt.NDArray[Any], factors: Factors) -> Targets:
         """Return the targets of raw latents.
 
         Args:
-            latents: (N, len(factors)) finite raw latents.
+            latents: (N, len(factors)) finite raw latents of any dtype.
             factors: the factors, one per column.
 
         Raises:
             ValueError: if no factor varies, or a circular factor leaves [-1, 1].
         """
-        by_factor = np.ascontiguousarray(latents.T)  # whole rows are what NumPy reduces fast
+        by_factor = np.ascontiguousarray(latents.T, np.float64)  # whole rows are what NumPy reduces fast
         low, high = by_factor.min(axis=1), by_factor.max(axis=1)
         varies = high - low > _CONSTANT * np.maximum(1, np.maximum(-low, high))
         if not varies.any():
@@ -162,6 +162,9 @@ class Targets:
             )
         kept = tuple(factor for factor, keep in zip(factors, varies, strict=True) if keep)
         constant = tuple(factor.name for factor, keep in zip(factors, varies, strict=True) if not keep)
+        if not any(factor.is_circular for factor in kept):
+            by_column = by_factor if len(kept) == len(by_factor) else by_factor[varies]
+            return cls(kept, constant, by_column.T, np.arange(len(kept)))
         columns: list[npt.NDArray[np.float64]] = []
         owner: list[int] = []
         for position, (factor, values) in enumerate(zip(kept, by_factor[varies], strict=True)):
@@ -176,7 +179,7 @@ class Targets:
             else:
                 columns.append(values)
                 owner.append(position)
-        return cls(kept, constant, np.ascontiguousarray(np.stack(columns).T), np.array(owner))
+        return cls(kept, constant, np.stack(columns).T, np.array(owner))
 
     def pooled(self, by_column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Sum values of the columns into values of their factors: (..., C) to (..., F)."""
@@ -191,7 +194,7 @@ class Evaluation:
     Attributes:
         protocol: the protocol.
         targets: the factors' target columns.
-        embeddings: (N, d) float64, each dimension with mean 0 and variance 1; a constant one is 0.
+        embeddings: (N, d) float64 in Fortran's order, each dimension with mean 0 and variance 1; a constant one is 0.
         scale: (d,) the standard deviation that each dimension had; 0 for a constant one.
         resolution: relative rounding error of the numbers that came in.
         rounding: (d,) the same in units of each dimension's standard deviation, which a large mean makes worse; 0 for
@@ -240,11 +243,15 @@ class Evaluation:
         check_finite(z, "latents", factors.names)
         check_finite(x, "embeddings")
         order, sorted_ids = _order(ids, len(z))
-        order, sorted_ids = order[: protocol.max_rows], sorted_ids[: protocol.max_rows]
-        fitted = protocol.fitted(sorted_ids)
+        rows = slice(protocol.max_rows) if order is None else order[: protocol.max_rows]
+        fitted = protocol.fitted(sorted_ids[: protocol.max_rows])
         _check_enough_rows(fitted, x.shape[1])
-        targets = Targets.of(z[order].astype(np.float64), factors)
-        return cls(protocol, targets, *_standardised(x[order]), fitted)
+        return cls(protocol, Targets.of(z[rows], factors), *_standardised(x[rows]), fitted)
+
+    @cached_property
+    def halves(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The numbers of the fitted rows, and of the scored ones."""
+        return np.flatnonzero(self.fitted), np.flatnonzero(~self.fitted)
 
     @cached_property
     def orders(self) -> list[npt.NDArray[np.int64]]:
@@ -287,8 +294,11 @@ def as_ids(ids: Any, rows: int) -> npt.NDArray[np.integer[Any]]:
     return array
 
 
-def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+    """Return the order of the rows by id, None where they are in it already, and the ids in order."""
     array = as_ids(ids, rows)
+    if bool((array[1:] > array[:-1]).all()):
+        return None, array.astype(np.int64)
     order = np.argsort(array, kind="stable")
     sorted_ids = array[order].astype(np.int64)
     duplicated = sorted_ids[1:][sorted_ids[1:] == sorted_ids[:-1]]
@@ -324,7 +334,7 @@ def _standardised(
     x /= np.where(constant, 1, deviation)[:, None]
     x[constant] = 0
     rounding = np.where(constant, 0, resolution / np.where(constant, 1, deviation))
-    return np.ascontiguousarray(x.T), np.where(constant, 0, deviation * largest), resolution, rounding
+    return x.T, np.where(constant, 0, deviation * largest), resolution, rounding
 
 
 _NEARLY_COPIES = 0.999  # the correlation from which on a dimension may be a copy of another

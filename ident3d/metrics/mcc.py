@@ -182,27 +182,30 @@ def correlations(
     """
     rows = len(columns)
     centred = columns - columns.mean(axis=0)
-    moments = centred.T @ centred / rows
-    deviation = np.sqrt(np.diagonal(moments))
+    deviation = np.sqrt(np.einsum("nc,nc->c", centred, centred) / rows)
     scale = np.where(deviation > 0, deviation, 1)
     if orders is None:
         simple = (centred.T @ embeddings)[None]
     else:
-        permuted = np.empty_like(centred)  # one for all: memory that is new costs more than what is done with it
+        by_column = np.ascontiguousarray(centred.T)
+        permuted = np.empty_like(by_column)  # one for all: memory that is new costs more than what is done with it
         simple = np.stack(
-            [np.take(centred, order, axis=0, out=permuted, mode="clip").T @ embeddings for order in orders]
+            [np.take(by_column, order, axis=1, out=permuted, mode="clip") @ embeddings for order in orders]
         )
     simple /= rows * scale[:, None]  # (P, C, d)
-    between = moments / (scale * scale[:, None])
-    tables = np.stack(
-        [_multiple(simple[:, own], between[np.ix_(own, own)]) for own in _columns_of_factors(targets)], axis=1
-    )
+    if columns.shape[1] == len(targets.factors):  # none on a circle, which has two columns
+        tables = np.minimum(np.abs(simple), 1)
+    else:
+        between = centred.T @ centred / (rows * scale * scale[:, None])
+        tables = np.stack(
+            [_multiple(simple[:, own], between[np.ix_(own, own)]) for own in _columns_of_factors(targets)], axis=1
+        )
     return tables[0] if orders is None else tables
 
 
 def ranks(values: Float64[Array, "n d"]) -> Float64[Array, "n d"]:
     """Return standardised ranks of each column, ties averaged; a constant column is 0."""
-    ranked = np.empty_like(values)
+    ranked = np.empty_like(values, order="F")
     for column in range(values.shape[1]):
         ranked[:, column] = _column_ranks(np.ascontiguousarray(values[:, column]))
     ranked -= (len(values) + 1) / 2
@@ -300,11 +303,12 @@ def rank_correlation_statistic(matching: Matching, ranks: Array, target_ranks: A
             cosine, sine = target_ranks[:, own].T
             position = np.mod(np.arctan2(sine, cosine), 2 * np.pi)
             slope = 2 * np.pi * (weights[pair, 1] * cosine - weights[pair, 0] * sine)
+        product, of_dimension, of_factor = x[:, pair] * y[:, pair], _doubled_ranks(x[:, pair]), _doubled_ranks(position)
         influence[:, pair] = (
-            x[:, pair] * y[:, pair]
-            + _rank_slope(x[:, pair]) * _mean_above(x[:, pair], y[:, pair])
-            + _mean_above(position, x[:, pair] * slope)
-            + (x[:, pair] * y[:, pair]).mean() * (_spread_slope(x[:, pair]) + _spread_slope(position))
+            product
+            + _rank_slope(x[:, pair]) * _mean_above(of_dimension, y[:, pair])
+            + _mean_above(of_factor, x[:, pair] * slope)
+            + product.mean() * (_spread_slope(of_dimension) + _spread_slope(of_factor))
         )
     influence += (x * y).mean(axis=0) - influence.mean(axis=0)
     return Statistic(influence, lambda means: _of_all_factors(np.clip(means, -1, 1), matching))
@@ -347,25 +351,32 @@ def _rank_slope(standardised: Array) -> float:
     return 0.0 if tied == rows else 2 * rows * lowest / (tied - rows)
 
 
-def _spread_slope(position: Array) -> Array:
+def _spread_slope(doubled: npt.NDArray[np.int64]) -> Array:
     """Return by how much of itself a row narrows the standard deviation of the ranks, which ties narrow.
 
     The variance of ranks is (1 - sum p^3) / 12 N^2 with p the share of each value; without ties there is no slope.
+
+    Args:
+        doubled: (N,) twice the ranks, see :func:`_doubled_ranks`.
     """
-    doubled = _doubled_ranks(position)
-    shares = np.bincount(doubled) / len(position)
-    cubes = float((shares**3).sum())
+    shares = np.bincount(doubled) / len(doubled)
+    squares = shares * shares
+    cubes = float(shares @ squares)
     if cubes == 1:
-        return np.zeros(len(position))
-    return np.asarray(1.5 * (shares[doubled] ** 2 - cubes) / (1 - cubes))
+        return np.zeros(len(doubled))
+    return np.asarray((1.5 * (squares - cubes) / (1 - cubes))[doubled])
 
 
-def _mean_above(position: Array, values: Array) -> Array:
-    """Return for each row the mean over all rows of the values at positions above its own; ties count half."""
-    doubled = _doubled_ranks(position)
+def _mean_above(doubled: npt.NDArray[np.int64], values: Array) -> Array:
+    """Return for each row the mean over all rows of the values at ranks above its own; ties count half.
+
+    Args:
+        doubled: (N,) twice the ranks, see :func:`_doubled_ranks`.
+        values: (N,) the values.
+    """
     at = np.bincount(doubled, weights=values)
     up_to = np.cumsum(at)
-    return np.asarray((up_to[-1] - up_to + at / 2)[doubled] / len(position))
+    return np.asarray((up_to[-1] - up_to + at / 2)[doubled] / len(doubled))
 
 
 def _doubled_ranks(position: Array) -> npt.NDArray[np.int64]:

@@ -226,15 +226,12 @@ def bootstrap(statistics: Sequence[Statistic], draws: int, generator: np.random.
     columns = torch.from_numpy(np.hstack([statistic.columns for statistic in statistics]))
     rows = len(columns)
     found = torch.empty((draws, columns.shape[1]), dtype=torch.float64, device="cpu")
-    counts = torch.empty((min(draws, _DRAWS_AT_ONCE), rows), dtype=torch.float64, device="cpu")
-    once = torch.ones(rows, dtype=torch.float64, device="cpu")
+    counts = np.empty((min(draws, _DRAWS_AT_ONCE), rows))
     for start in range(0, draws, _DRAWS_AT_ONCE):
         block = min(_DRAWS_AT_ONCE, draws - start)
-        counts.zero_()
         for of_draw in counts[:block]:
-            drawn = generator.integers(0, rows, size=rows, dtype=np.int64)
-            of_draw.scatter_add_(0, torch.from_numpy(drawn), once)
-        torch.mm(counts[:block], columns, out=found[start : start + block])
+            of_draw[:] = np.bincount(generator.integers(0, rows, size=rows, dtype=np.int64), minlength=rows)
+        torch.mm(torch.from_numpy(counts[:block]), columns, out=found[start : start + block])
     means = found.numpy() / rows
     ends = np.cumsum([statistic.columns.shape[1] for statistic in statistics])
     parts = np.split(means, ends[:-1], axis=1)

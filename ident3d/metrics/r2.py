@@ -98,32 +98,28 @@ class ExplainedVariance(FactorMetric):
 
     def values(self, evaluation: Evaluation) -> Array:
         """Return R2 of each factor on the scored rows, (F,)."""
-        fitted, targets = evaluation.fitted, evaluation.targets
-        predict = self.fit(evaluation.embeddings[fitted], targets.columns[fitted])
-        return determination(targets.columns[~fitted], predict(evaluation.embeddings[~fitted]), targets)
+        (fitted, scored), targets, embeddings = evaluation.halves, evaluation.targets, evaluation.embeddings
+        predict = self.fit(_rows(embeddings, fitted), _rows(targets.columns, fitted))
+        return determination(_rows(targets.columns, scored), predict(_rows(embeddings, scored)), targets)
 
     def measure(self, evaluation: Evaluation) -> Measurement:
         """Return R2 of the targets and of permuted targets, fitted at once, and its statistic for the fitted map."""
         targets, columns = evaluation.targets, evaluation.targets.columns
-        fitted, scored = np.flatnonzero(evaluation.fitted), np.flatnonzero(~evaluation.fitted)
+        fitted, scored = evaluation.halves
         orders = [np.arange(len(columns)), *evaluation.orders]
-        outputs = _side_by_side(columns, [order[fitted] for order in orders])
-        predicted = self.fit(evaluation.embeddings[fitted], outputs)(evaluation.embeddings[scored])
+        outputs = np.hstack([_rows(columns, order[fitted]) for order in orders])
+        predicted = self.fit(_rows(evaluation.embeddings, fitted), outputs)(_rows(evaluation.embeddings, scored))
         predictions = np.split(predicted, len(orders), axis=1)
         values, *chance = (
-            determination(columns[order[scored]], prediction, targets)
+            determination(_rows(columns, order[scored]), prediction, targets)
             for order, prediction in zip(orders, predictions, strict=True)
         )
         return Measurement(values, np.stack(chance), r2_statistic(predictions[0], targets, ~evaluation.fitted))
 
 
-def _side_by_side(columns: Array, rows: list[npt.NDArray[np.int64]]) -> Array:
-    """Return the columns at each of P lists of R rows: (R, P * C)."""
-    width = columns.shape[1]
-    found = np.empty((len(rows[0]), len(rows) * width))
-    for place, chosen in enumerate(rows):
-        found[:, place * width : (place + 1) * width] = columns[chosen]
-    return found
+def _rows(values: Array, chosen: npt.NDArray[np.int64]) -> Array:
+    """Return some of the rows of an array in Fortran's order, in that order."""
+    return np.asarray(np.take(values.T, chosen, axis=1).T)
 
 
 AFFINE_R2 = ExplainedVariance("R2", AffineMap.fit, is_extra=False)
