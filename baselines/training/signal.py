@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from baselines.losses import BatchNegatives
-from baselines.training.data import matching_index
+from baselines.pairs import matching_index
 from ident3d import Box, PositivePairs
 from ident3d.arguments import check_count
 from ident3d.factors import FACTORS, Factors
