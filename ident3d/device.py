@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["available_devices", "named_device", "send", "usable_device"]
+__all__ = ["Readback", "available_devices", "named_device", "send", "usable_device"]
 
 
 def usable_device(device: torch.device | str) -> torch.device:
@@ -48,6 +48,25 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.device.type == "cpu" and device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=device.type != "cpu")
+
+
+class Readback:
+    """The copy of a tensor to the CPU, which can do something else meanwhile.
+
+    Args:
+        tensor: on any device; from a CUDA device it goes behind what the current stream is doing.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._copy = tensor.to("cpu", non_blocking=True)
+        is_cuda = tensor.device.type == "cuda"
+        self._event = torch.cuda.current_stream(tensor.device).record_event() if is_cuda else None
+
+    def value(self) -> Tensor:
+        """Return the copy on the CPU; wait for it if it has not arrived."""
+        if self._event is not None:
+            self._event.synchronize()
+        return self._copy
 
 
 def available_devices() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -35,20 +35,22 @@ _POLL_SECONDS = 0.1
 class Prefetcher(Generic[Item]):
     """Takes items from an iterable in a thread, a few in advance; a context manager.
 
+    On a CUDA device the thread has a stream of its own, so that what it computes for an item does not queue behind the
+    work of the consumer, and what it waits for is its own work.
+
     Args:
         items: the iterable; only the thread uses it.
         ahead: how many items to take in advance.
-
-    Attributes:
-        waited: seconds that the consumer has waited for items.
+        device: the device that the consumer works on; an item's attributes may be tensors there.
     """
 
-    def __init__(self, items: Iterable[Item], ahead: int = 2) -> None:
-        self.waited = 0.0
+    def __init__(self, items: Iterable[Item], ahead: int = 2, device: torch.device | None = None) -> None:
         self._items = items
-        self._queue: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
+        self._queue: queue.Queue[tuple[Item | BaseException | None, Any]] = queue.Queue(ahead)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._fill, name="prefetcher", daemon=True)
+        self._waited = 0.0
+        self._side = _SideStream(device) if device is not None and device.type == "cuda" else None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,32 +66,85 @@ class Prefetcher(Generic[Item]):
         return self
 
     def __next__(self) -> Item:
-        start = time.perf_counter()
-        item = self._queue.get()
-        self.waited += time.perf_counter() - start
+        start, mark = time.perf_counter(), None if self._side is None else self._side.mark()
+        item, ready = self._queue.get()
+        self._waited += time.perf_counter() - start
         if item is None:
             raise StopIteration
         if isinstance(item, BaseException):
             raise item
+        if self._side is not None:
+            self._side.receive(item, ready, mark)
         return item
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the consumer has waited for items; on CUDA, those for which the device had nothing else to do.
+
+        On a CUDA device, reading it waits until the device has received the last item.
+        """
+        return self._waited if self._side is None else self._side.idle_seconds()
+
     def _fill(self) -> None:
-        try:
-            for item in self._items:
-                if not self._put(item):
-                    return
-            self._put(None)
-        except Exception as error:  # noqa: BLE001 - it is raised in the consumer
-            self._put(error)
+        with nullcontext() if self._side is None else self._side.current():
+            try:
+                for item in self._items:
+                    if not self._put(item):
+                        return
+                self._put(None)
+            except Exception as error:  # noqa: BLE001 - it is raised in the consumer
+                self._put(error)
 
     def _put(self, item: Item | BaseException | None) -> bool:
+        ready = None if self._side is None else self._side.ready()
         while not self._stop.is_set():
             try:
-                self._queue.put(item, timeout=_POLL_SECONDS)
+                self._queue.put((item, ready), timeout=_POLL_SECONDS)
             except queue.Full:
                 continue
             return True
         return False
+
+
+class _SideStream:
+    """A CUDA stream on which items are made for the consumer's stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types for it
+        self._stream.wait_stream(torch.cuda.current_stream(device))  # what items are made of may be on its way there
+        self._marks: list[tuple[Any, Any]] = []
+        self._idle = 0.0
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a context in which this is the current stream of the thread."""
+        return torch.cuda.stream(self._stream)
+
+    def ready(self) -> Any:
+        """Return the event of everything that this stream has been given so far."""
+        return self._stream.record_event()
+
+    def mark(self) -> Any:
+        """Return an event at which the consumer's stream has done everything that it has been given so far."""
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # likewise
+        return torch.cuda.current_stream(self._device).record_event(event)
+
+    def receive(self, item: object, ready: Any, mark: Any) -> None:
+        """Let the consumer's stream wait for an item, and the memory of the item for that stream."""
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_event(ready)
+        self._marks.append((mark, self.mark()))
+        for tensor in vars(item).values():
+            if isinstance(tensor, Tensor) and tensor.is_cuda:
+                tensor.record_stream(stream)
+
+    def idle_seconds(self) -> float:
+        """Return the seconds between each mark and the item that came after it."""
+        for before, after in self._marks:
+            after.synchronize()
+            self._idle += before.elapsed_time(after) / 1000
+        self._marks.clear()
+        return self._idle
 
 
 class Batch(Protocol):
@@ -106,6 +161,9 @@ class Batch(Protocol):
     @property
     def z(self) -> Tensor:
         """(B, d) float32 latents of the anchors."""
+
+    def sent(self, device: torch.device) -> Batch:
+        """Return this batch on a device, without waiting until it is there."""
 
 
 class WritesMetrics(Protocol):
@@ -176,7 +234,7 @@ class Trainer:
         self.model.train()
         first, losses = self.step, list[Tensor]()
         bar = ProgressBar(steps, self.step, shown=_SHOWN, quiet=not self._writes)
-        with bar, Prefetcher(batches) as prefetcher, _fastest_convolutions():
+        with bar, self._prefetcher(batches) as prefetcher, _fastest_convolutions():
             clock = Clock()
             for batch in prefetcher:
                 losses.append(self._one_step(forward, batch))
@@ -224,6 +282,12 @@ class Trainer:
             return model
         devices = [self.placement.device] if self.placement.device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=devices)
+
+    def _prefetcher(self, batches: Iterable[Batch]) -> Prefetcher[Batch]:
+        device = self.placement.device
+        if device.type == "cpu":
+            return Prefetcher(batches)
+        return Prefetcher((batch.sent(device) for batch in batches), device=device)
 
     def _one_step(self, forward: nn.Module, batch: Batch) -> Tensor:
         device = self.placement.device

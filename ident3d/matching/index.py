@@ -6,7 +6,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
 from ident3d.arguments import as_numbers, check_count
@@ -91,7 +91,7 @@ class PairIndex:
         self.backend = backend
         self.device = options.device
         self._backend = BACKENDS.find(backend).build(points, options)
-        self._points = points.to(self._search_device)
+        self._points = points.to(self.search_device)
 
     def __len__(self) -> int:
         return self._points.ids
@@ -136,13 +136,30 @@ class PairIndex:
         """
         wanted = self._check_queries(as_numbers(queries, "queries"))
         excluded = self._check_exclude(exclude, len(wanted))
-        coordinates = self._points.scaled(wanted.to(self._search_device))
+        coordinates = self._points.scaled(wanted.to(self.search_device))
         check_coordinates(coordinates, "queries", self._points.factors)
         ids, squared = _find(self._points, self._backend, coordinates, excluded)
         distances = squared.sqrt().float()
         if isinstance(queries, Tensor):
             return ids.to(wanted.device), distances.to(wanted.device)
         return ids.cpu().numpy(), distances.cpu().numpy()
+
+    def nearest(
+        self, queries: Float32[Tensor, "queries dim"], exclude: Int64[Tensor, " queries"]
+    ) -> tuple[Int64[Tensor, " queries"], Bool[Tensor, " queries"]]:
+        """Match without waiting for the device that the search runs on, and without a check of what is given.
+
+        Args:
+            queries: targets, finite, on the device of the search.
+            exclude: an id for each that is not to be its match, in [0, N), on the same device.
+
+        Returns:
+            The ids that :meth:`match` returns; and whether that is certain, in the sense of :attr:`is_exact`. The
+            others are left to :meth:`match`.
+        """
+        coordinates = self._points.scaled(queries)
+        candidates, settled = self._backend.candidates(coordinates, self._points.banned(exclude))
+        return nearest_candidate(self._points, coordinates, candidates, exclude)[0], settled
 
     @cached_property
     def recall(self) -> float:
@@ -166,7 +183,7 @@ class PairIndex:
         stored = self._points.coordinates
         if self._points.of_id is not None:
             stored = stored[self._points.of_id]
-        return torch.equal(self._points.scaled(latents.to(self._search_device)), stored)
+        return torch.equal(self._points.scaled(latents.to(self.search_device)), stored)
 
     def on(self, device: torch.device | str) -> "PairIndex":
         """Return an index for queries on ``device`` that gives the same matches as this one.
@@ -178,7 +195,7 @@ class PairIndex:
         if target.type != "cuda" or not self.is_exact:
             return self
         target = usable_device(target)
-        if self._search_device == target:
+        if self.search_device == target:
             return self
         moved = object.__new__(PairIndex)
         moved._build(self._points, "torch", Options(target))
@@ -195,7 +212,7 @@ class PairIndex:
         ids = as_numbers(exclude, "the ids of exclude")
         if ids.shape != (queries,) or (ids.is_floating_point() and queries):
             raise ValueError(f"exclude is one id for each of {queries} queries, not {tuple(ids.shape)}, {ids.dtype}")
-        ids = ids.to(self._search_device, torch.int64)
+        ids = ids.to(self.search_device, torch.int64)
         if len(ids) and not bool(((ids >= 0) & (ids < len(self))).all()):
             raise ValueError(f"exclude holds ids in [0, {len(self)}), not {int(ids.min())} to {int(ids.max())}")
         return ids
@@ -206,7 +223,8 @@ class PairIndex:
         return self._points.scale
 
     @property
-    def _search_device(self) -> torch.device:
+    def search_device(self) -> torch.device:
+        """The device that queries are searched on; the CPU, too, where FAISS takes them from there to a GPU."""
         return self.device if self._backend.takes_tensors_of_device else torch.device("cpu")
 
 

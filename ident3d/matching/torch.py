@@ -29,10 +29,17 @@ class TorchBackend(Backend):
     def __init__(self, points: Points) -> None:
         self._points = points
         coordinates = points.coordinates.double()
+        norms = coordinates.square().sum(1, keepdim=True)
         missing = -len(points) % _GROUP
-        self._transposed = torch.nn.functional.pad(coordinates, (0, 0, 0, missing)).T.contiguous()
-        self._norms = torch.nn.functional.pad(coordinates.square().sum(1), (0, missing), value=torch.inf)
-        self._largest = coordinates.square().sum(1).max()
+        # A row of norms below the coordinates: one product gives |b|^2 - 2 a.b without a pass over all distances.
+        self._columns = torch.cat(
+            [
+                torch.nn.functional.pad(coordinates, (0, 0, 0, missing)),
+                torch.nn.functional.pad(norms, (0, 0, 0, missing), value=torch.inf),
+            ],
+            dim=1,
+        ).T.contiguous()
+        self._largest = norms.max()
 
     def __reduce__(self) -> tuple[type["TorchBackend"], tuple[Points]]:
         return type(self), (self._points,)
@@ -52,7 +59,7 @@ class TorchBackend(Backend):
     ) -> tuple[Int64[Tensor, "queries candidates"], Bool[Tensor, " queries"]]:
         """Return candidates of each query; see :class:`~ident3d.matching.points.Backend`."""
         at_once = _DISTANCES_AT_ONCE.get(queries.device.type, _DISTANCES_AT_ONCE["cpu"])
-        rows = max(1, at_once // len(self._norms))
+        rows = max(1, at_once // self._columns.shape[1])
         parts = [
             self._part(queries[start : start + rows], None if banned is None else banned[start : start + rows])
             for start in range(0, len(queries), rows)
@@ -62,7 +69,8 @@ class TorchBackend(Backend):
     def _part(self, queries: Tensor, banned: Tensor | None) -> tuple[Tensor, Tensor]:
         wide = queries.double()
         own = wide.square().sum(1, keepdim=True)
-        distances = torch.addmm(self._norms, wide, self._transposed, alpha=-2).view(len(queries), -1, _GROUP)
+        factors = torch.cat([-2 * wide, torch.ones_like(own)], dim=1)
+        distances = (factors @ self._columns).view(len(queries), -1, _GROUP)
         # The few least of all are in the few groups with the least minima.
         groups = min(_CANDIDATES, distances.shape[1])
         nearest = distances.amin(2).topk(groups, largest=False).indices
@@ -71,5 +79,5 @@ class TorchBackend(Backend):
         points = nearest.gather(1, place // _GROUP) * _GROUP + place % _GROUP
         least = least + own
         points = torch.where(least.isinf(), -1, points)
-        rounding = (own[:, 0] + self._largest) * (len(self._transposed) + 8) * 2.0**-51
+        rounding = (own[:, 0] + self._largest) * (len(self._columns) + 8) * 2.0**-51
         return points, is_settled(points, least, banned, rounding)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from ident3d.device import send
 from ident3d.pairs.stream import PairBatch, PairData, StoredPairs
 
 __all__ = ["CHANGES", "AugmentedPairs", "SimCLRViews", "brightness", "contrast", "hue", "luminance", "saturation"]
@@ -68,7 +70,7 @@ class SimCLRViews:
             generator: source of the randomness, on the CPU, so that views are the same on every device.
         """
         boxes = self.crops(len(images), images.shape[2], images.shape[3], generator)
-        views = crop_and_resize(images.float() / 255, boxes.to(images.device))
+        views = crop_and_resize(images.float() / 255, send(boxes, images.device))
         views = self._distort(views, generator)
         return views.mul(255).round_().to(torch.uint8, memory_format=torch.channels_last)
 
@@ -99,16 +101,21 @@ class SimCLRViews:
         spread = 0.8 * self.strength
         factors = _uniform((n, 3), (max(0.0, 1 - spread), 1 + spread), generator)
         turns = _uniform((n, 1), (-0.2 * self.strength, 0.2 * self.strength), generator)
-        amounts = torch.cat([factors, turns], dim=1).to(device)
-        order = _unit((n, len(CHANGES)), generator).argsort(dim=1).to(device)
-        jittered = (_unit((n,), generator) < self.jitter_probability).to(device)
-        grey = (_unit((n,), generator) < self.grey_probability).to(device)
+        amounts = torch.cat([factors, turns], dim=1)
+        order = _unit((n, len(CHANGES)), generator).argsort(dim=1)
+        jittered = _unit((n,), generator) < self.jitter_probability
+        grey = _unit((n,), generator) < self.grey_probability
+        # Who changes when is found on the CPU: a device would be waited for to count the views of each change.
+        turn = [(place, number) for place in range(len(CHANGES)) for number in range(len(CHANGES))]
+        chosen = [(jittered & (order[:, place] == number)).nonzero()[:, 0] for place, number in turn]
+        amount = [amounts[rows, number] for rows, (_, number) in zip(chosen, turn, strict=True)]
+        counts = [len(rows) for rows in chosen]
+        rows_there, amounts_there = (torch.split(send(torch.cat(parts), device), counts) for parts in (chosen, amount))
         views = views.clone()
-        for place in range(len(CHANGES)):
-            for number, change in enumerate(CHANGES):
-                chosen = jittered & (order[:, place] == number)
-                views[chosen] = change(views[chosen], amounts[chosen, number, None, None, None])
-        return torch.where(grey[:, None, None, None], luminance(views), views)
+        for (_, number), rows, own in zip(turn, rows_there, amounts_there, strict=True):
+            if len(rows):
+                views[rows] = CHANGES[number](views[rows], own[:, None, None, None])
+        return torch.where(send(grey, device)[:, None, None, None], luminance(views), views)
 
 
 class AugmentedPairs(StoredPairs):
@@ -191,9 +198,16 @@ def crop_and_resize(
     return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode="border", align_corners=True)
 
 
+@lru_cache
+def _channels(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a number for each channel, (3, 1, 1), copied to a device once."""
+    with torch.inference_mode(mode=False):  # what is kept is used elsewhere too
+        return torch.tensor(values, dtype=dtype, device=device)[:, None, None]
+
+
 def luminance(images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 1 height width"]:
     """Return the grey value, weighted as in ITU-R 601."""
-    weights = images.new_tensor([0.2989, 0.587, 0.114])[:, None, None]
+    weights = _channels((0.2989, 0.587, 0.114), images.dtype, images.device)
     return (images * weights).sum(dim=1, keepdim=True)
 
 
@@ -229,7 +243,7 @@ def hue(
     offsets = torch.cat([green - blue, blue - red, red - green], dim=1).gather(1, brightest)
     sextant = offsets / chroma.clamp(min=torch.finfo(images.dtype).tiny) + 2 * brightest + 6 * turn
     # A channel falls from full to nothing between one and two sixths of a turn away from its own hue.
-    own = images.new_tensor([5.0, 3.0, 1.0])[:, None, None]
+    own = _channels((5.0, 3.0, 1.0), images.dtype, images.device)
     distance = (own + sextant) % 6
     return value - chroma * torch.minimum(distance, 4 - distance).clamp(0, 1)
 

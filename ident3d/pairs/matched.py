@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ident3d.arguments import check_count
 from ident3d.conditionals.conditional import Conditional, check_conditional
+from ident3d.device import Readback, send
 from ident3d.matching.index import PairIndex, check_index
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.stream import PairBatch, PairData, StoredPairs, check_workers, made
@@ -141,10 +142,32 @@ class PositivePairs(StoredPairs):
     def match(self, number: int) -> Int64[Tensor, "2 batch"]:
         """Return the ids of batch ``number``, without its images: anchors and positives."""
         check_count(number, "the number of a batch", 0)
-        anchors = self._anchors(number)
-        targets = self.conditional.sample(self._latents(anchors), self.space, self._generator("targets", number))
+        anchors, targets = self._drawn(number)
         positives, _ = self.index.match(targets, exclude=anchors)
         return torch.stack([anchors, positives])
+
+    def _begin(self, number: int) -> Callable[[], PairBatch]:
+        is_there = self.device.type != "cpu" and self.index.search_device == self.device
+        if not is_there or self._of_targets is not None:  # the dataset's transforms take tensors of the CPU
+            return super()._begin(number)
+        anchors, targets = self._drawn(number)
+        there = send(anchors, self.device)
+        positives, are_settled = self.index.nearest(send(targets, self.device), there)
+        batch = self.batch_of(number, torch.stack([there, positives]))
+        settled = Readback(are_settled.all())
+
+        def finish() -> PairBatch:
+            if bool(settled.value()):
+                return batch
+            return self.batch_of(number, send(self.match(number), self.device))
+
+        return finish
+
+    def _drawn(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return the (B,) anchors and (B, d) targets of a batch, on the CPU."""
+        anchors = self._anchors(number)
+        generator = self._generator("targets", number)
+        return anchors, self.conditional.sample(self._latents(anchors), self.space, generator)
 
     def batch_of(self, number: int, ids: Int64[Tensor, "2 batch"]) -> PairBatch:
         """Return batch ``number``, whose ids :meth:`match` has found, with its images."""

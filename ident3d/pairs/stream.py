@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from ident3d.arguments import check_count
-from ident3d.device import usable_device
+from ident3d.device import send, usable_device
 from ident3d.factors import Factors
 from ident3d.pairs.transforms import as_floats, check_dtype, of_pil_images, transformed
 from ident3d.randomness import torch_generator
@@ -138,6 +138,10 @@ class PairBatch:
         """Return this batch on ``device``."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
+    def sent(self, device: torch.device) -> Self:
+        """Return this batch on ``device``, without waiting until it is there."""
+        return self._each(lambda tensor: send(tensor, device))
+
     def pin_memory(self) -> Self:
         """Return this batch in page-locked memory; a DataLoader with ``pin_memory=True`` calls it."""
         return self._each(Tensor.pin_memory)
@@ -147,8 +151,9 @@ class PairBatch:
         return self._each(Tensor.share_memory_)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "number"}
-        return type(self)(**tensors, number=self.number)
+        held = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "number"}
+        changed = {id(tensor): change(tensor) for tensor in {id(t): t for t in held.values()}.values()}
+        return type(self)(**{name: changed[id(tensor)] for name, tensor in held.items()}, number=self.number)
 
 
 _IMAGES_AT_ONCE = 1024
@@ -187,7 +192,7 @@ class ResidentImages:
 
     def pixels(self, rows: Int64[Tensor, " batch"]) -> UInt8[Tensor, "batch height width 3"]:
         """Return the images of rows, on the device."""
-        return self._pixels.index_select(0, rows.to(self.device))
+        return self._pixels.index_select(0, send(rows, self.device))
 
 
 def _first_image(data: PairData) -> Tensor:
@@ -274,14 +279,25 @@ class PairStream(IterableDataset[PairBatch], ABC):
     def batch(self, number: int) -> PairBatch:
         """Return batch ``number`` of the stream, 0 or larger, whatever was returned before."""
         check_count(number, "the number of a batch", 0)
-        return self._finished(self._draw(number))
+        return self._begin(number)()
 
     def __iter__(self) -> Iterator[PairBatch]:
+        if self.device.type != "cpu":
+            yield from self._a_step_ahead()
         in_worker = get_worker_info() is not None
         for number in self.numbers():
             batch = made(self.batch, number)
             # Left to the thread that feeds the queue, the copy to shared memory aborts a process that ends meanwhile.
             yield batch.share_memory() if in_worker else batch
+
+    def _a_step_ahead(self) -> Iterator[PairBatch]:
+        """Yield batches of a device, each when the next has been begun: what tells of it has arrived by then."""
+        begun: Callable[[], PairBatch] | None = None
+        for number in self.numbers():
+            following = made(self._begin, number)
+            if begun is not None:
+                yield begun()
+            begun = following
 
     def numbers(self) -> Iterator[int]:
         """Return the numbers of the batches that are this rank's, and in a DataLoader's worker this worker's."""
@@ -404,11 +420,16 @@ class PairStream(IterableDataset[PairBatch], ABC):
     def _draw(self, number: int) -> PairBatch:
         """Return a batch before the transform: images where they are, the rest on the CPU."""
 
+    def _begin(self, number: int) -> Callable[[], PairBatch]:
+        """Begin to make a batch, without waiting for a device; return what finishes it."""
+        batch = self._finished(self._draw(number))
+        return lambda: batch
+
     def _finished(self, drawn: PairBatch) -> PairBatch:
         """Return a batch as it is served, all on one device."""
         x = self._served(drawn.x, drawn.number, "x")
         x_pos = self._served(drawn.x_pos, drawn.number, "x_pos")
-        return replace(drawn, x=x, x_pos=x_pos).to(x.device)
+        return replace(drawn, x=x, x_pos=x_pos).sent(x.device)
 
     def _served(self, images: Tensor, number: int, view: str) -> Tensor:
         """Return (B, 3, H, W) uint8 images in the dtype that they are served in, and transformed."""
@@ -453,6 +474,7 @@ class StoredPairs(PairStream):
         check_data(data)
         super().__init__(batch_size, seed, transform, dtype)
         self.data = data
+        self._latents_there = data.latents  # where ids may be found too
         self._of_items: Callable[[Any], Any] | None = getattr(data, "transform", None)
         self._of_targets: Callable[[Tensor], Any] | None = getattr(data, "target_transform", None)
 
@@ -468,7 +490,8 @@ class StoredPairs(PairStream):
                 a transform, which takes PIL images, and the device is another than the CPU.
         """
         target = self._usable(device)
-        return self._with(data=ResidentImages(self.data, target), device=target)
+        there = self.data.latents.to(target)
+        return self._with(data=ResidentImages(self.data, target), device=target, _latents_there=there)
 
     def _usable(self, device: torch.device | str) -> torch.device:
         target = usable_device(device)
@@ -508,8 +531,9 @@ class StoredPairs(PairStream):
         return self.data.pixels(rows).permute(0, 3, 1, 2)
 
     def _latents(self, rows: Tensor) -> Tensor:
-        """Return the (B, d) latents of (B,) rows."""
-        return self.data.latents.index_select(0, rows)  # indexing with [] wakes all threads for a few kB
+        """Return the (B, d) latents of (B,) rows, where the rows are."""
+        latents = self.data.latents if rows.device.type == "cpu" else self._latents_there
+        return latents.index_select(0, rows)  # indexing with [] wakes all threads for a few kB
 
     def _anchors(self, number: int) -> Tensor:
         """Return (batch_size,) rows, drawn uniformly: stored latents follow the marginal already."""

@@ -5,6 +5,7 @@ import torch
 
 from ident3d.matching.exact import CellBackend
 from ident3d.matching.faiss import GpuFlatBackend, HnswBackend
+from ident3d.matching.index import PairIndex
 from ident3d.matching.points import Options, Points
 from ident3d.matching.torch import TorchBackend
 from tests.ident3d.matching.latents import rows
@@ -29,6 +30,7 @@ def built(kind, device="cpu"):
 
 EXAMPLES = {
     f"{HOME}.index.nearest_candidate": lambda: (points(), QUERIES, CANDIDATES, IDS),
+    f"{HOME}.index.PairIndex.nearest": lambda: (PairIndex(rows(200), "torch"), QUERIES, IDS),
     f"{HOME}.index.nearest_of_all": lambda: (points(), QUERIES, IDS),
     f"{HOME}.points.Points.scaled": lambda: (points(), QUERIES),
     f"{HOME}.points.Points.banned": lambda: (points(), IDS),

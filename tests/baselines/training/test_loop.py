@@ -5,7 +5,9 @@ import json
 import math
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -30,6 +32,9 @@ class SyntheticBatch:
     x: torch.Tensor
     x_pos: torch.Tensor
     z: torch.Tensor
+
+    def sent(self, device):
+        return SyntheticBatch(self.x.to(device), self.x_pos.to(device), self.z.to(device))
 
 
 def batches(step=0):
@@ -196,3 +201,55 @@ def test_waiting_is_measured():
     with Prefetcher(slow()) as prefetcher:
         next(prefetcher)
         assert prefetcher.waited >= 0.15
+
+
+class Timeline:
+    """A stand-in for ``torch.cuda``: streams and events that write down what they are asked for."""
+
+    def __init__(self):
+        self.log = []
+        self.streams = {}
+
+    def Stream(self, device):  # noqa: N802 - torch's name
+        return SimpleNamespace(
+            wait_stream=lambda other: self.log.append(f"side waits for {other.name}"), record_event=lambda: "ready"
+        )
+
+    def Event(self, enable_timing):  # noqa: N802 - torch's name
+        self.seconds = getattr(self, "seconds", 0) + 1
+        at = self.seconds
+        return SimpleNamespace(at=at, synchronize=lambda: None, elapsed_time=lambda other: 1000 * (other.at - at))
+
+    def current_stream(self, device):
+        return SimpleNamespace(
+            name="main",
+            record_event=lambda event: event,
+            wait_event=lambda event: self.log.append(f"main waits for {event}"),
+        )
+
+    @contextmanager
+    def stream(self, stream):
+        self.log.append(f"{threading.current_thread().name} works aside")
+        yield
+
+
+class OnCuda(torch.Tensor):
+    """A tensor of the CPU that claims to be on a GPU."""
+
+    is_cuda = True
+
+    def record_stream(self, stream):
+        self.used_by = stream.name
+
+
+def test_items_of_a_gpu_are_made_on_a_stream_of_their_own(monkeypatch):
+    timeline = Timeline()
+    for name in ("Stream", "Event", "current_stream", "stream"):
+        monkeypatch.setattr(torch.cuda, name, getattr(timeline, name))
+    items = [SimpleNamespace(x=torch.zeros(1).as_subclass(OnCuda), number=k) for k in range(2)]
+    with Prefetcher(items, device=torch.device("cuda")) as prefetcher:
+        assert [item.number for item in prefetcher] == [0, 1]
+        assert prefetcher.waited == 2  # an idle second before each item, by the events
+    assert [item.x.used_by for item in items] == ["main", "main"]
+    assert timeline.log[0] == "side waits for main"
+    assert sorted(timeline.log[1:]) == ["main waits for ready", "main waits for ready", "prefetcher works aside"]
