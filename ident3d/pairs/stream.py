@@ -284,6 +284,7 @@ class PairStream(IterableDataset[PairBatch], ABC):
     def __iter__(self) -> Iterator[PairBatch]:
         if self.device.type != "cpu":
             yield from self._a_step_ahead()
+            return
         in_worker = get_worker_info() is not None
         for number in self.numbers():
             batch = made(self.batch, number)
@@ -298,6 +299,8 @@ class PairStream(IterableDataset[PairBatch], ABC):
             if begun is not None:
                 yield begun()
             begun = following
+        if begun is not None:
+            yield begun()
 
     def numbers(self) -> Iterator[int]:
         """Return the numbers of the batches that are this rank's, and in a DataLoader's worker this worker's."""

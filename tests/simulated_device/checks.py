@@ -240,6 +240,11 @@ def test_batches_there_are_those_of_the_cpu(name):
             assert torch.equal(on_cpu(getattr(own, field)), getattr(expected, field)), field
 
 
+def test_an_epoch_there_has_its_length():
+    there = streams()["matched there"].on_device(DEVICE)
+    assert [batch.number for batch in there.epoch(1, steps=3)] == [3, 4, 5]
+
+
 @pytest.mark.parametrize("name", [name for name in streams() if name != "matched on the CPU"])
 def test_batches_wait_for_nothing(name, waits):
     batches = iter(streams()[name].on_device(DEVICE))
