@@ -15,11 +15,22 @@ def commands() -> commandline.Commands:
     from leaderboard.commands.add import Add
     from leaderboard.commands.build import Build
     from leaderboard.commands.check import Check
+    from leaderboard.commands.pin import Pin
+    from leaderboard.commands.recompute import Recompute
     from leaderboard.commands.report import Report
     from leaderboard.commands.serve import Serve
     from leaderboard.commands.verify import VerifyEntry
 
-    return {"add": Add, "report": Report, "build": Build, "check": Check, "verify": VerifyEntry, "serve": Serve}
+    return {
+        "add": Add,
+        "report": Report,
+        "build": Build,
+        "check": Check,
+        "recompute": Recompute,
+        "verify": VerifyEntry,
+        "pin": Pin,
+        "serve": Serve,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

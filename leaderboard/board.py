@@ -10,14 +10,18 @@ from pathlib import Path
 
 from ident3d import codec
 from ident3d.errors import Ident3DError
-from ident3d.files import write_text
-from leaderboard.entry import Entry, folded_name
+from ident3d.files import write_bytes, write_text
+from leaderboard.entry import Entry, Kind, folded_name
 from leaderboard.tracks import Track, read_tracks
 
-__all__ = ["DEFAULT_FOLDER", "Board", "BoardError"]
+__all__ = ["DEFAULT_FOLDER", "MAX_SUBMISSION_BYTES", "Board", "BoardError"]
 
 DEFAULT_FOLDER = Path(__file__).parent
+MAX_SUBMISSION_BYTES = 5 << 20
+"""How large an archive may be that is kept beside its entry; larger ones are linked to."""
+
 _ENTRIES = "entries"
+_SUBMISSIONS = "submissions"
 
 
 class BoardError(Ident3DError):
@@ -71,9 +75,38 @@ class Board:
             raise ValueError(self._unknown_track(name))
         return self.tracks[name]
 
+    def name_of(self, path: str) -> str:
+        """Return the name of an entry that is given by its path, or by its path within the folder.
+
+        Raises:
+            ValueError: if there is no such entry.
+        """
+        given, folder = Path(path).resolve(), self.folder.resolve()
+        name = given.relative_to(folder).as_posix() if given.is_relative_to(folder) else path
+        if name not in self.entries:
+            raise ValueError(f"unknown entry {path!r}; choose from {', '.join(self.entries)}")
+        return name
+
     def path_of(self, entry: Entry) -> str:
         """Return where an entry belongs, relative to the folder."""
         return f"{_ENTRIES}/{entry.track}/{entry.file_name}"
+
+    def submission_of(self, entry: Entry) -> Path:
+        """Return where the submission of an entry is kept, if it is small enough."""
+        return self.folder / _SUBMISSIONS / entry.track / Path(entry.file_name).with_suffix(".zip")
+
+    def keep(self, entry: Entry, submission: Path) -> Path | None:
+        """Copy a submission to beside its entry; return the copy, or None for one that is too large.
+
+        Args:
+            entry: the entry that was made of it.
+            submission: a zip archive; the folder of a submission is not copied.
+        """
+        if not submission.is_file() or submission.stat().st_size > MAX_SUBMISSION_BYTES:
+            return None
+        kept = self.submission_of(entry)
+        write_bytes(kept, submission.read_bytes())
+        return kept
 
     def add(self, entry: Entry) -> Path:
         """Write a new entry.
@@ -127,10 +160,13 @@ class Board:
     def _misplaced(self, entry: Entry, name: str) -> list[str]:
         if entry.track not in self.tracks:
             return [self._unknown_track(entry.track)]
-        pinned = self.tracks[entry.track].fingerprints
+        track = self.tracks[entry.track]
+        pinned = track.fingerprints
         faults = [] if name == self.path_of(entry) else [f"the file of this entry is {self.path_of(entry)}"]
         if entry.fingerprint is not None and pinned and entry.fingerprint not in pinned:
             faults.append(f"the fingerprint {entry.fingerprint} is not among the track's")
+        if track.is_unpinned and entry.kind != Kind.REPORTED:
+            faults.append(track.unpinned)
         return faults
 
 

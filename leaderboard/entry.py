@@ -73,6 +73,7 @@ class Verification:
         r2: R2 of the encoder on the track's split.
         sealed_r2: R2 on the sealed split.
         sealed_rows: number of samples of the sealed split.
+        tolerance: how far R2 was allowed to fall there; None where an older ident3d verified it.
     """
 
     date: str = field(metadata=_DATE.metadata)
@@ -80,6 +81,7 @@ class Verification:
     r2: float = field(metadata=_SCORE.metadata)
     sealed_r2: float = field(metadata=_SCORE.metadata)
     sealed_rows: int = field(metadata=Rule(low=1).metadata)
+    tolerance: float | None = field(metadata=Rule(low=0).metadata, default=None)
 
 
 @dataclass(frozen=True)

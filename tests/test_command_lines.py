@@ -36,11 +36,12 @@ READ_BY_PROGRAMS = {
     "ident3d": {"info", "verify", "convert", "download", "score", "validate", "doctor"},
     "render": {"", "check", "verify"},
     "baselines": {"train", "embed", "export", "information", "signal", "reproduce"},
-    "leaderboard": {"add", "report", "build", "check", "verify"},
+    "leaderboard": {"add", "report", "build", "check", "recompute", "verify", "pin"},
 }
 # One name, one meaning; the device of a renderer is one of Blender's.
 SAME_HELP = {"root", "json", "threads", "board", "data"}
 SAME_DEFAULT = {"root", "json", "threads", "board", "data", "device", "seed"}
+MAY_DO_WITHOUT = {("baselines", "train", "root"), ("leaderboard", "recompute", "data")}  # live images; seeded latents
 NOT_OURS = {"output", "force", "overwrite", "nthreads", "num_workers", "jobs", "random_seed", "outdir"}
 
 
@@ -124,7 +125,7 @@ def test_options_of_one_name_read_alike():
             if field.name == "root" and (package, name) in {("ident3d", "download"), ("render", "")}:
                 continue  # the folder that is made
             helps.setdefault(field.name, set()).add(text)
-            if (package, name, field.name) != ("baselines", "train", "root"):  # which live images do without
+            if (package, name, field.name) not in MAY_DO_WITHOUT:
                 defaults.setdefault(field.name, set()).add(str(field.default))
             assert field.name not in NOT_OURS
     says = {"json": 2, "threads": 2}  # what is found and what was done; torch and ONNX Runtime

@@ -13,7 +13,7 @@ import tyro
 
 from ident3d.commandline import EXIT_OK, write_json
 from ident3d.submission import Submission
-from leaderboard.board import DEFAULT_FOLDER, Board
+from leaderboard.board import DEFAULT_FOLDER, MAX_SUBMISSION_BYTES, Board
 from leaderboard.entry import Entry
 from leaderboard.recompute import recompute
 from leaderboard.tracks import read_tracks
@@ -23,7 +23,11 @@ __all__ = ["Add"]
 
 @dataclass(frozen=True)
 class Add:
-    """Recompute the scores of a submission and write its entry.
+    """Recompute the scores of a submission, write its entry, and keep the archive beside it for others to recompute.
+
+    An archive of more than 5 MiB is not kept: name a link to it in the submission, and its checksums, which the entry
+    holds, say whether what is there is what was scored. docs/submitting.md is the whole way from an archive to the
+    board.
 
     Examples:
         python -m leaderboard add mine.zip --data data/mini
@@ -56,13 +60,19 @@ class Add:
         data = ThreeDIdent(self.data, split=track.split)
         entry = recompute(submission, data, track, today, extras=self.extras)
         path = Board.read(self.board).add(entry)  # others may have added theirs while this one was scored
+        kept = board.keep(entry, self.submission)
         if self.json:
-            write_json({"entry": str(path), "results": {name: _plain(entry, name) for name in entry.results}})
+            shown = None if kept is None else str(kept)
+            results = {name: _plain(entry, name) for name in entry.results}
+            write_json({"entry": str(path), "submission": shown, "results": results})
             return EXIT_OK
         for name, result in entry.results.items():
             claim = f" (claimed {entry.claimed[name]:.4f})" if name in entry.claimed else ""
             sys.stdout.write(f"{name}: {result.mean:.4f}{claim}\n")
-        sys.stdout.write(f"wrote {path}; next: python -m leaderboard build\n")
+        if kept is None:
+            what = "a folder" if self.submission.is_dir() else f"larger than {MAX_SUBMISSION_BYTES >> 20} MiB"
+            sys.stdout.write(f"{self.submission} is {what}: it is not kept, and the submission has to link to it\n")
+        sys.stdout.write(f"wrote {path}{'' if kept is None else f' and {kept}'}; next: python -m leaderboard build\n")
         return EXIT_OK
 
 

@@ -1,22 +1,36 @@
 """The commands, through the command line."""
 
+import hashlib
 import json
+import subprocess
 import threading
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
+import ident3d
 from ident3d.dataset import ThreeDIdent
 from ident3d.embedding import OnnxEncoder
+from ident3d.submission import Submission
 from leaderboard.__main__ import main
-from leaderboard.board import Board
+from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.commands.serve import server
 from leaderboard.entry import Kind
-from leaderboard.verification import VerificationError, verify
+from leaderboard.recompute import differences
+from leaderboard.verification import (
+    MeasuredR2,
+    VerificationError,
+    sealed_rows_needed,
+    sealed_tolerance,
+    verify,
+)
+from tests.leaderboard.conftest import TRACKS
 
 
 @pytest.fixture
@@ -45,6 +59,18 @@ class TestAdd:
         assert call("add", submit("r2.zip", revision=2), "--data", dataset, "--track", "tiny") == 0
         assert len(Board.read(folder).entries) == 2
 
+    def test_the_archive_is_kept_beside_the_entry(self, call, folder, submit, dataset, capsys, monkeypatch):  # noqa: PLR0917
+        path = submit()
+        assert call("add", path, "--data", dataset, "--track", "tiny", "--json") == 0
+        kept = Path(json.loads(capsys.readouterr().out)["submission"])
+        (name,) = Board.read(folder).entries
+        assert kept == folder / "submissions" / "tiny" / f"{Path(name).stem}.zip"
+        assert kept.read_bytes() == path.read_bytes()
+        monkeypatch.setattr("leaderboard.board.MAX_SUBMISSION_BYTES", 100)
+        assert call("add", submit("r2.zip", revision=2), "--data", dataset, "--track", "tiny") == 0
+        assert "it is not kept, and the submission has to link to it" in capsys.readouterr().out
+        assert len(list(kept.parent.iterdir())) == 1
+
     def test_another_dataset(self, call, folder, submit, sealed, caplog):
         assert call("add", submit(), "--data", sealed, "--track", "tiny") == 1
         assert "the submission does not fit the dataset" in caplog.text
@@ -57,6 +83,120 @@ class TestAdd:
     def test_unknown_track(self, call, submit, dataset, caplog):
         assert call("add", submit(), "--data", dataset, "--track", "huge") == 2
         assert "unknown track 'huge'; choose from tiny, other" in caplog.text
+
+
+class TestPin:
+    @pytest.fixture
+    def unpinned(self, folder):
+        """A board whose tracks nobody has pinned yet."""
+        path = folder / "tracks.json"
+        tracks = json.loads(path.read_text())
+        for track in tracks["tracks"]:
+            track["latents_sha256"] = ""
+        path.write_text(json.dumps(tracks))
+        return folder
+
+    @pytest.mark.usefixtures("unpinned")
+    def test_until_it_is_pinned_a_track_takes_reported_numbers_alone(self, call, submit, dataset, tmp_path, caplog):
+        assert call("add", submit(), "--data", dataset, "--track", "tiny") == 1
+        assert "takes reported numbers alone: a maintainer who has its dataset runs" in caplog.text
+        (tmp_path / "row.json").write_text(json.dumps(TestReport.DESCRIPTION))
+        assert call("report", tmp_path / "row.json") == 0
+
+    def test_what_is_pinned_is_the_checksum_of_the_latents(  # noqa: PLR0917
+        self, call, unpinned, submit, dataset, sealed, capsys, caplog
+    ):
+        assert call("pin", "tiny", "--data", dataset, "--json") == 0
+        latents = np.load(dataset / "test" / "raw_latents.npy").astype("<f4")
+        expected = hashlib.sha256(latents.tobytes()).hexdigest()
+        assert json.loads(capsys.readouterr().out)["latents_sha256"] == expected
+        assert [track.latents_sha256 for track in Board.read(unpinned).tracks.values()] == [expected, ""]
+        assert call("add", submit(), "--data", dataset, "--track", "tiny") == 0
+        assert call("pin", "tiny", "--data", sealed) == 1
+        assert f"pinned to other latents, whose checksum is {expected}" in caplog.text
+        assert call("add", submit("2.zip", revision=2), "--data", sealed, "--track", "tiny") == 1
+        assert f"its latents are others than the track's, whose checksum is {expected}" in caplog.text
+
+    def test_a_track_that_needs_none(self, call, dataset, caplog):
+        assert call("pin", "tiny", "--data", dataset) == 1
+        assert "needs no pin" in caplog.text
+        assert call("pin", "huge", "--data", dataset) == 2
+
+    def test_an_entry_that_was_put_there_by_hand_is_damaged(self, unpinned, make_entry):
+        entry = make_entry()
+        path = unpinned / "entries" / "tiny" / entry.file_name
+        path.parent.mkdir(parents=True)
+        path.write_text(entry.to_json())
+        (faults,) = Board.read(unpinned).damaged.values()
+        assert "takes reported numbers alone" in faults[0]
+
+    def test_ours_awaits_its_maintainer(self):
+        tracks = Board.read(DEFAULT_FOLDER).tracks
+        assert {name: track.is_unpinned for name, track in tracks.items()} == {"3dident": True, "mini": False}
+
+
+class TestRecompute:
+    @pytest.fixture
+    def added(self, call, submit, dataset, folder):
+        assert call("add", submit(), "--data", dataset, "--track", "tiny") == 0
+        return next(iter(Board.read(folder).entries))
+
+    def test_an_honest_entry(self, call, added, dataset, capsys):
+        assert call("recompute", "--data", dataset) == 0
+        assert f"{added}: the same" in capsys.readouterr().out
+
+    def test_an_entry_that_says_more_than_its_submission(self, call, added, dataset, folder, capsys):
+        board = Board.read(folder)
+        entry = board.entries[added]
+        better = replace(entry.results["r2"], mean=0.9999, high=1.0)
+        board.replace(added, replace(entry, results=entry.results | {"r2": better}, method="magic"))
+        assert call("recompute", folder / added, "--data", dataset, "--json") == 1
+        found = json.loads(capsys.readouterr().out)
+        assert len(found["faults"][added]) == 3
+        assert any(line.startswith("entry.results.r2.mean is 0.999900 in the entry") for line in found["faults"][added])
+
+    def test_without_images_the_latents_follow_from_the_seed(self, folder, metadata, make_entry, tmp_path):
+        settings = {"latents": "uniform", "seed": "3"}
+        track = TRACKS["tracks"][0] | {"requires": settings, "fingerprints": [metadata.fingerprint]}
+        (folder / "tracks.json").write_text(json.dumps({"tracks": [track]}))
+        latents = ident3d.sample_latents(80, seed=3, split="test")
+        Submission.write(tmp_path / "s.zip", latents, np.arange(80), metadata)
+        submission, board = Submission.read(tmp_path / "s.zip"), Board.read(folder)
+        faults = differences(make_entry(), submission, board.track("tiny"))
+        assert "entry.results.r2.mean is 0.500000 in the entry, 1.000000 from the submission" in faults
+
+    def test_what_has_no_submission(self, call, board_of, make_entry, dataset, capsys):
+        names = list(board_of(make_entry("A"), make_entry("B", links=("https://example.org/b.zip",))).entries)
+        assert call("recompute", "--json") == 1
+        found = json.loads(capsys.readouterr().out)
+        assert list(found["faults"]) == names[:1]
+        assert found["entries"][names[1]].startswith("left to a maintainer")
+
+    @pytest.fixture
+    def submit_as(self, submit, metadata, tmp_path):
+        """Write a submission of embeddings of its own under a name."""
+
+        def write(name):
+            whole = Submission.read(submit(revision=len(name)))
+            embeddings = [whole.embeddings[0] * len(name)]
+            Submission.write(tmp_path / f"{name}.zip", embeddings, whole.ids, replace(metadata, name=name))
+            return tmp_path / f"{name}.zip"
+
+        return write
+
+    def test_what_changed_since_a_commit(self, call, folder, submit_as, dataset, capsys):
+        git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        for name in ("Older", "New"):
+            assert call("add", submit_as(name), "--data", dataset, "--track", "tiny") == 0
+            subprocess.run([*git, "add", "-A"], check=True)
+            subprocess.run([*git, "commit", "--quiet", "-m", name], check=True)
+        capsys.readouterr()
+        assert call("recompute", "--since", "HEAD~1", "--data", dataset) == 0
+        shown = capsys.readouterr().out
+        assert "entries/tiny/new-" in shown
+        assert "entries/tiny/older-" not in shown
+        assert call("recompute", "--since", "nowhere") == 1
 
 
 class TestReport:
@@ -191,12 +331,14 @@ class TestVerify:
 
         return run
 
-    def test_an_encoder_that_holds(self, verify, added, encoder, folder):
+    def test_an_encoder_that_holds(self, verify, added, encoder, folder, capsys):
         assert verify(added, encoder()) == 0
         board = Board.read(folder)
         assert not board.damaged
         assert board.entries[added].verification.sealed_r2 > 0.99
         assert board.entries[added].verification.sealed_rows == 80
+        assert 0 < board.entries[added].verification.tolerance < 0.03
+        assert "sealed images, where 0.00" in capsys.readouterr().out
 
     def test_an_entry_by_its_path(self, verify, added, encoder, folder):
         assert verify(folder / added, encoder()) == 0
@@ -220,6 +362,46 @@ class TestVerify:
         board = Board.read(folder)
         with pytest.raises(VerificationError, match="on the sealed one"):
             verify(board.entries[added], ByHeart(encoder()), data, hidden, board.tracks["tiny"], date="2026-02-01")
+
+    def test_the_size_of_the_sealed_split_follows_from_the_interval(self):
+        found = MeasuredR2(0.8, 0.02, 2000, 10)
+        needed = sealed_rows_needed(found, 0.1)
+        enough, fewer = (
+            sealed_tolerance(found, MeasuredR2(0.8, 0.02 * np.sqrt(2000 / rows), rows, 10))
+            for rows in (needed, needed - 1)
+        )
+        assert enough <= 0.1 < fewer
+        with pytest.raises(
+            VerificationError, match=r"no sealed split can show a fall of 0\.0300; allow 0\.0410 or more"
+        ):
+            sealed_rows_needed(found, 0.03)
+
+    def test_a_sealed_split_that_is_too_small_says_how_many_images_it_takes(
+        self, verify, added, encoder, folder, caplog
+    ):
+        board = Board.read(folder)
+        low = replace(board.entries[added].results["r2"], mean=0.2452)
+        board.replace(added, replace(board.entries[added], results=board.entries[added].results | {"r2": low}))
+        assert verify(added, encoder(columns=5)) == 1
+        assert "no sealed split can show a fall of 0.0300" in caplog.text
+
+    def test_honest_encoders_pass_and_others_do_not(self):
+        # Latents seen through noise; of the other encoder, on sealed images, one factor of ten fewer.
+        def seen(rows, seed, factors):
+            latents = ident3d.sample_latents(rows, seed)
+            noise = np.random.default_rng(seed).normal(size=(rows, 10))
+            scores = ident3d.metrics.score(latents, latents * (np.arange(10) < factors) + 0.3 * noise).metrics["r2"]
+            return MeasuredR2(scores.value.mean, (scores.high.mean - scores.low.mean) / 2, rows, 10)
+
+        found = seen(1000, 0, 10)
+        needed = sealed_rows_needed(found, 0.05)
+        assert 200 < needed < 1000
+        falls = []
+        for seed in range(1, 13):
+            for factors in (10, 9):
+                sealed = seen(needed, seed, factors)
+                falls.append((factors, found.r2 - sealed.r2 > sealed_tolerance(found, sealed)))
+        assert set(falls) == {(10, False), (9, True)}
 
     def test_the_sealed_split_must_be_another(self, verify, added, encoder, dataset, caplog):
         assert verify(added, encoder(), dataset) == 1
