@@ -194,13 +194,14 @@ def correlations(
         )
     simple /= rows * scale[:, None]  # (P, C, d)
     if columns.shape[1] == len(targets.factors):  # none on a circle, which has two columns
-        tables = np.minimum(np.abs(simple), 1)
+        tables: Array = np.minimum(np.abs(simple), 1)
     else:
         between = centred.T @ centred / (rows * scale * scale[:, None])
         tables = np.stack(
             [_multiple(simple[:, own], between[np.ix_(own, own)]) for own in _columns_of_factors(targets)], axis=1
         )
-    return tables[0] if orders is None else tables
+    first: Array = tables[0]
+    return first if orders is None else tables
 
 
 def ranks(values: Float64[Array, "n d"]) -> Float64[Array, "n d"]:
