@@ -15,13 +15,14 @@ from functools import partial
 from torch import nn
 
 from baselines.encoders.encoder import Encoder, seeded_weights
-from baselines.encoders.networks import Depth, MLPEncoder, Pixels, ResNetEncoder
+from baselines.encoders.networks import CNNEncoder, Depth, MLPEncoder, Pixels, ResNetEncoder
 from baselines.encoders.outputs import BoxOutput, OutputSpace, SphereOutput, output_for
 from ident3d.registry import Registry
 
 __all__ = [
     "ENCODERS",
     "BoxOutput",
+    "CNNEncoder",
     "Depth",
     "Encoder",
     "MLPEncoder",
@@ -40,6 +41,7 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "resnet34": partial(ResNetEncoder, depth=34),
         "resnet50": partial(ResNetEncoder, depth=50),
         "resnet101": partial(ResNetEncoder, depth=101),
+        "cnn": CNNEncoder,
     },
 )
 """The encoders of images by name."""

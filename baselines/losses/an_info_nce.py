@@ -72,14 +72,28 @@ class AnInfoNCE(Loss):
     Args:
         dim: dimension d of the embeddings.
         precision: initial diagonal of Lambda; one positive number, or d of them.
+        isotropic: whether Lambda is one learned number for all dimensions: InfoNCE with a learned temperature, because
+            on a sphere of radius r the squared distance is 2 r^2 less twice the dot product.
         **options: see :class:`~baselines.losses.contrast.ContrastOptions`.
     """
 
-    def __init__(self, dim: int, precision: float | Sequence[float] = 1.0, **options: Unpack[ContrastOptions]) -> None:
+    def __init__(
+        self,
+        dim: int,
+        precision: float | Sequence[float] = 1.0,
+        *,
+        isotropic: bool = False,
+        **options: Unpack[ContrastOptions],
+    ) -> None:
         super().__init__()
         initial = torch.as_tensor(precision, dtype=torch.float64).expand(dim)
         if not bool(((initial > 0) & initial.isfinite()).all()):
             raise ValueError(f"expected a positive, finite precision, not {precision}")
+        if isotropic:
+            if bool((initial != initial[0]).any()):
+                raise ValueError(f"an isotropic Lambda has one precision for all dimensions, not {precision}")
+            initial = initial[:1]
+        self.dim = dim
         # The inverse of softplus, log(exp(x) - 1), without overflow.
         self.raw_precision = nn.Parameter((initial + torch.log(-torch.expm1(-initial))).float())
         self.options = options
@@ -87,7 +101,7 @@ class AnInfoNCE(Loss):
     @property
     def precision(self) -> Float[Tensor, " dim"]:
         """(d,) the diagonal of Lambda, differentiable."""
-        return F.softplus(self.raw_precision).clamp_min(_SMALLEST_PRECISION)
+        return F.softplus(self.raw_precision).clamp_min(_SMALLEST_PRECISION).expand(self.dim)
 
     def forward(
         self,

@@ -2,7 +2,7 @@
 
 import torch
 
-from baselines.encoders import BoxOutput, MLPEncoder, Pixels, ResNetEncoder, SphereOutput
+from baselines.encoders import BoxOutput, CNNEncoder, MLPEncoder, Pixels, ResNetEncoder, SphereOutput
 from ident3d import Box, Sphere, Unbounded
 
 HOME = "baselines.encoders"
@@ -19,5 +19,6 @@ EXAMPLES = {
     f"{HOME}.outputs.SphereOutput.forward": lambda: (SphereOutput(Sphere(3)), torch.ones(5, 3)),
     f"{HOME}.networks.MLPEncoder.forward": lambda: (MLPEncoder(Unbounded(3)), torch.zeros(5, 3)),
     f"{HOME}.networks.ResNetEncoder.forward": lambda: (ResNetEncoder(Unbounded(3)).eval(), images()),
+    f"{HOME}.networks.CNNEncoder.forward": lambda: (CNNEncoder(Unbounded(3), 32).eval(), images()),
     f"{HOME}.networks.Pixels.forward": lambda: (Pixels(), images()),
 }

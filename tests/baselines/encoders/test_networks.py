@@ -1,7 +1,10 @@
+import itertools
+from functools import partial
+
 import pytest
 import torch
 
-from baselines.encoders import Encoder, MLPEncoder, Pixels, ResNetEncoder
+from baselines.encoders import CNNEncoder, Encoder, MLPEncoder, Pixels, ResNetEncoder
 from ident3d import Box, Sphere, Unbounded
 
 
@@ -30,8 +33,10 @@ def test_the_backbone_is_the_published_resnet_without_its_classifier(depth, para
 
 def test_images_become_embeddings_in_the_space():
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    for space in (Unbounded(10), Box(10), Sphere(10)):
-        encoder = ResNetEncoder(space).eval()
+    for space, build in itertools.product(
+        (Unbounded(10), Box(10), Sphere(10)), (ResNetEncoder, partial(CNNEncoder, resolution=32))
+    ):
+        encoder = build(space).eval()
         assert isinstance(encoder, Encoder)
         embeddings = encoder(images)
         assert embeddings.shape == (3, 10)
@@ -39,9 +44,22 @@ def test_images_become_embeddings_in_the_space():
 
 
 def test_embeddings_are_in_single_precision_under_autocast():
-    encoder = ResNetEncoder(Box(4))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert encoder(torch.rand(2, 3, 32, 32)).dtype == torch.float32
+        for encoder in (ResNetEncoder(Box(4)), CNNEncoder(Box(4), 32)):
+            assert encoder(torch.rand(2, 3, 32, 32)).dtype == torch.float32
+
+
+def test_the_cnn_has_the_documented_size_and_refuses_images_that_it_cannot_halve():
+    with torch.device("meta"):
+        encoder = CNNEncoder(Unbounded(10), 64)
+    channels = [3, 32, 64, 128, 128]
+    expected = sum(16 * a * b + 2 * b for a, b in itertools.pairwise(channels)) + (2048 + 1) * 256 + (256 + 1) * 10
+    assert sum(p.numel() for p in encoder.parameters()) == expected
+    assert round(expected / 1e6, 1) == 1.0
+    with pytest.raises(ValueError, match="16 or more pixels a side, not 15"):
+        CNNEncoder(Unbounded(10), 15)
+    with pytest.raises(ValueError, match="width=0"):
+        CNNEncoder(Unbounded(10), 64, width=0)
 
 
 def test_another_depth_is_refused():

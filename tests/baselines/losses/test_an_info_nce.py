@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from baselines.losses import AnInfoNCE, an_info_nce, delta_info_nce
+from baselines.losses import AnInfoNCE, an_info_nce, delta_info_nce, info_nce
 
 
 def batch(dtype=torch.float64):
@@ -50,6 +50,33 @@ def test_lambda_learns_and_stays_positive():
     module.zero_grad()
     module(z, z_pos).backward()
     assert module.raw_precision.grad.isfinite().all()
+
+
+def test_an_isotropic_lambda_on_a_sphere_is_info_nce_with_a_learned_temperature():
+    z, z_pos = (torch.nn.functional.normalize(view, dim=1) for view in batch())
+    module = AnInfoNCE(3, 4.0, isotropic=True, negatives="both", symmetric=True)
+    assert [p.numel() for p in module.parameters()] == [1]
+    assert module.precision.tolist() == pytest.approx([4.0] * 3)
+    # |a - b|^2 = 2 - 2 a.b, so that Lambda = 1 / (2 temperature).
+    expected = info_nce(z, z_pos, temperature=1 / 8, negatives="both", symmetric=True)
+    torch.testing.assert_close(module(z, z_pos), expected, check_dtype=False)
+    with pytest.raises(ValueError, match="one precision for all dimensions"):
+        AnInfoNCE(3, [1.0, 2.0, 3.0], isotropic=True)
+
+
+def test_in_a_box_of_learned_sizes_info_nce_is_an_info_nce():
+    # Why a box cannot tell the two losses apart: Lambda_k = s_k^2 / temperature, for values and for gradients.
+    z, z_pos = batch()
+    size, temperature = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64), 0.1
+    found = []
+    for loss in (
+        lambda a, b: delta_info_nce(size * a, size * b, p=2, temperature=temperature),
+        lambda a, b: an_info_nce(a, b, precision=size.square() / temperature),
+    ):
+        a, b = z.clone().requires_grad_(), z_pos.clone().requires_grad_()
+        value = loss(a, b)
+        found.append((value.detach(), *torch.autograd.grad(value, (a, b))))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("precision", [[1.0, 2.0], torch.ones(2)])
