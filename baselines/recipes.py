@@ -10,9 +10,21 @@ open was chosen here:
   1e-3), infonce-box reached R2 0.63 in 500 steps with temperature 0.1, and 0.48 with 1;
 * the negatives: the other anchors of the batch, never the anchor itself.
 
-AnInfoNCE was published on other data. Here half of the factors are content (sigma 0.1) and half are style (sigma 0.5);
-positions, rotations and hues are divided among the two, so that neither half is harder to see. The size of its box is
-fixed, because a learned size and Lambda would be redundant; Lambda starts at 10, one over the temperature.
+AnInfoNCE was published on other data. What it adds to InfoNCE depends on the space of the embeddings:
+
+* In a box, or in unbounded space, InfoNCE with a size s_k of its own for every coordinate is AnInfoNCE with
+  Lambda_k = s_k^2 / temperature: the same function of the encoder's output, with the same gradients. So the comparison
+  there is with one size for all coordinates. aninfonce-box and infonce-box-isotropic are such a pair: five of the ten
+  factors are content (sigma 0.1) and five style (sigma 0.5); positions, rotations and hues are divided among the two,
+  so that neither half is harder to see. The size of the box is fixed, because it and Lambda would be redundant.
+* On a sphere a coordinate has no scale of its own, and the two losses differ. aninfonce-sphere and
+  infonce-sphere-isotropic are trained on live pairs of four latents on a sphere: two content factors (Lambda 12.5) and
+  two style factors (Lambda 1.5), the setting of the theory. --latent-space sphere and --factors name the four, in this
+  order: ground_hue spotlight_angle position_y position_z. Both encoders see the same pairs.
+
+In both pairs of recipes "isotropic" is AnInfoNCE with one learned number for Lambda, which is InfoNCE with a learned
+temperature, so that nothing differs but the number of scales. Lambda starts at 10 in the box, one over the temperature,
+and at 1 on the sphere: from 5, where one style factor was not found.
 
 Your own recipe is a :class:`Recipe`, named as ``package.module:RECIPE``, or by a short name after
 ``RECIPES.register(recipe.name, recipe)``.
@@ -31,6 +43,7 @@ from ident3d.registry import Registry
 __all__ = [
     "CONTENT_FACTORS",
     "RECIPES",
+    "SPHERE_FACTORS",
     "Recipe",
     "SpaceName",
     "find_recipe",
@@ -43,6 +56,12 @@ SpaceName = Literal["unbounded", "box", "sphere"]
 CONTENT_FACTORS = ("position_x", "position_y", "rotation_x", "spotlight_angle", "object_hue")
 """The factors that vary little within an anisotropic pair; the others are style."""
 
+SPHERE_FACTORS = {"ground_hue": 12.5, "spotlight_angle": 12.5, "position_y": 1.5, "position_z": 1.5}
+"""Lambda of the four factors that are latents on a sphere; the first two are content."""
+
+_ON_SPHERE = (
+    f"anisotropic_normal(precision={{{', '.join(f'{name}: {number}' for name, number in SPHERE_FACTORS.items())}}})"
+)
 _ANISOTROPIC = f"normal(sigma={{{', '.join(f'{name}: 0.1' for name in CONTENT_FACTORS)}, rest: 0.5}})"
 
 
@@ -190,22 +209,14 @@ _ANINFONCE_BOX = replace(
     learn_scale=False,
     reported_r2=None,
 )
+_ISOTROPIC = {"isotropic": True}
 _MATCHED = (
     _ANINFONCE_BOX,
-    replace(_ANINFONCE_BOX, name="aninfonce-sphere", title="AnInfoNCE on anisotropic pairs, sphere", space="sphere"),
     replace(
         _ANINFONCE_BOX,
-        name="infonce-box-anisotropic",
-        title="InfoNCE on the same anisotropic pairs, box, p = 2",
-        loss="delta_info_nce",
-        learn_scale=True,
-    ),
-    replace(
-        _ANINFONCE_BOX,
-        name="infonce-sphere-anisotropic",
-        title="InfoNCE on the same anisotropic pairs, sphere, dot product",
-        loss="info_nce",
-        space="sphere",
+        name="infonce-box-isotropic",
+        title="InfoNCE with one learned scale on the same anisotropic pairs, box",
+        loss_options=_ISOTROPIC,
     ),
 )
 _EXACT = tuple(
@@ -220,7 +231,35 @@ _EXACT = tuple(
     for recipe in _MATCHED
 )
 
-RECIPES: Registry[Recipe] = Registry("recipe", {recipe.name: recipe for recipe in (*_TABLE_4, *_MATCHED, *_EXACT)})
+_ANINFONCE_SPHERE = Recipe(
+    "aninfonce-sphere",
+    "AnInfoNCE on exact anisotropic pairs of latents on a sphere",
+    "an_info_nce",
+    "sphere",
+    _ON_SPHERE,
+    pairs="live",
+    negatives="both",
+    symmetric=True,
+    initial_precision=1.0,
+    encoder="cnn",
+    learning_rate=1e-3,
+    loss_learning_rate=5e-2,
+    steps=600,
+    batch_size=128,
+)
+_LIVE = (
+    _ANINFONCE_SPHERE,
+    replace(
+        _ANINFONCE_SPHERE,
+        name="infonce-sphere-isotropic",
+        title="InfoNCE with a learned temperature on the same exact anisotropic pairs, sphere",
+        loss_options=_ISOTROPIC,
+    ),
+)
+
+RECIPES: Registry[Recipe] = Registry(
+    "recipe", {recipe.name: recipe for recipe in (*_TABLE_4, *_MATCHED, *_EXACT, *_LIVE)}
+)
 """The recipes by name. Those that end in "-exact" need a dataset rendered with ``--pairs``."""
 
 

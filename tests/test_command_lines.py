@@ -302,7 +302,7 @@ COMPLETIONS = [
     ("python -m baselines train supervised sample --checkpoint", ["--checkpoint-every"]),
     (
         "python -m baselines train infonce-b",
-        ["infonce-box", "infonce-box-anisotropic", "infonce-box-anisotropic-exact"],
+        ["infonce-box", "infonce-box-isotropic", "infonce-box-isotropic-exact"],
     ),
     ("python -m baselines train infonce-box data --encoder resnet1", ["resnet18", "resnet101"]),
     ("python -m baselines train infonce-box data --loss delta", ["delta_info_nce"]),

@@ -41,9 +41,10 @@ class Train:
     """Train an encoder on images, by a recipe.
 
     The recipes are the rows of the paper's Table 4 (infonce-box, infonce-unbounded, infonce-laplace, infonce-sphere,
-    simclr, supervised) and AnInfoNCE against InfoNCE on anisotropic pairs (aninfonce-box, aninfonce-sphere,
-    infonce-box-anisotropic, infonce-sphere-anisotropic; with -exact at the end for pairs rendered as pairs). The test
-    split is not read. The same command with the same folder resumes a run from its last checkpoint.
+    simclr, supervised) and AnInfoNCE against InfoNCE, with one learned scale for all coordinates, on anisotropic pairs:
+    on a sphere of four latents (aninfonce-sphere, infonce-sphere-isotropic, on live images), and in a box
+    (aninfonce-box, infonce-box-isotropic; with -exact at the end for pairs rendered as pairs). The test split is not
+    read. The same command with the same folder resumes a run from its last checkpoint.
 
     Your own recipes, encoders and losses are named as package.module:attribute; the module may be installed, or be in
     the working directory. An encoder is a function or a class that returns a torch.nn.Module from float RGB images
@@ -94,7 +95,7 @@ class Train:
     loss_options: tuple[str, ...] = ()
     """Further arguments of the loss, each as name=value, or one JSON object."""
     encoder: str | None = None
-    """Encoder, by default the recipe's: resnet18, resnet34, resnet50, resnet101, or package.module:function."""
+    """Encoder, by default the recipe's: resnet18, resnet34, resnet50, resnet101, cnn, or package.module:function."""
     encoder_options: tuple[str, ...] = ()
     """Further arguments of the encoder, each as name=value, or one JSON object."""
     depth: Literal[18, 34, 50, 101] | None = None
