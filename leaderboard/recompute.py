@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ident3d.codec import to_json
 from ident3d.factors import FACTORS, Factors
 from ident3d.latents import sample_latents
-from ident3d.metrics import METRICS, DegenerateEmbeddingWarning, MetricScores
+from ident3d.metrics import METRICS, DegenerateEmbeddingWarning, MetricScores, protocol_for
 from ident3d.storage.manifest import Manifest
 from ident3d.submission import Spread, Submission, SubmissionScores, score_submission
 from leaderboard.entry import Entry, Kind, Result
@@ -32,7 +32,7 @@ _SAME = 1e-6  # how far the sums of two machines may differ
 def recompute(
     submission: Submission, data: ThreeDIdent, track: Track, added: str, *, extras: Collection[str] = ()
 ) -> Entry:
-    """Score a submission on a track's split and make an entry of it.
+    """Score a submission on a track's split and make an entry of it, by the protocol for embeddings of its width.
 
     Args:
         submission: the submission.
@@ -119,8 +119,15 @@ def _entry(
 ) -> Entry:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the entry says the same
+        protocol = protocol_for(submission.embeddings[0].shape[1], split.ids)
         scores = score_submission(
-            submission, split.latents, split.ids, split.fingerprint, factors=split.factors, extras=extras
+            submission,
+            split.latents,
+            split.ids,
+            split.fingerprint,
+            factors=split.factors,
+            protocol=protocol,
+            extras=extras,
         )
     about = submission.metadata
     first = scores.scores[0]

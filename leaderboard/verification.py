@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ident3d.embedding import embed
 from ident3d.errors import Ident3DError
-from ident3d.metrics import DegenerateEmbeddingWarning, score
+from ident3d.metrics import DEFAULT_PROTOCOL, DegenerateEmbeddingWarning, score
 from leaderboard.entry import Entry, Kind, Verification
 from leaderboard.tracks import Track
 
@@ -84,7 +84,8 @@ def verify(
         EncoderError: if the encoder fails.
     """
     _check_belongs(entry, data, sealed, track)
-    found = _measured(encoder, data)
+    protocol = entry.protocol or DEFAULT_PROTOCOL
+    found = _measured(encoder, data, protocol)
     result = entry.results["r2"]
     allowed = tolerance + 2 * (result.std or 0)
     if abs(found.r2 - result.mean) > allowed:
@@ -98,7 +99,7 @@ def verify(
             f"not verified: the sealed split has {len(sealed)} images, and with this encoder it takes {needed} to tell "
             f"a fall of {largest_fall:.4f} from chance; render more of them (--test {needed}), or allow a larger fall"
         )
-    hidden = _measured(encoder, sealed)
+    hidden = _measured(encoder, sealed, protocol)
     may_fall = sealed_tolerance(found, hidden)
     if hidden.r2 < found.r2 - may_fall:
         raise VerificationError(
@@ -174,11 +175,11 @@ def sealed_rows_needed(found: MeasuredR2, largest_fall: float) -> int:
     return high
 
 
-def _measured(encoder: Checksummed, split: ThreeDIdent) -> MeasuredR2:
+def _measured(encoder: Checksummed, split: ThreeDIdent, protocol: str) -> MeasuredR2:
     embeddings = embed(encoder, split, batch_size=_BATCH_SIZE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the entry names what is degenerate
-        scores = score(split.latents, embeddings, split.ids, factors=split.factors)
+        scores = score(split, embeddings, protocol=protocol)
     r2 = scores.metrics["r2"]
     return MeasuredR2(r2.value.mean, (r2.high.mean - r2.low.mean) / 2, len(split), embeddings.shape[1])
 

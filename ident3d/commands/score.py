@@ -34,7 +34,8 @@ class Score:
     root: tyro.conf.Positional[str]
     """Folder of the dataset, in any layout; "sample" is the one inside the package."""
     protocol: str = "ident3d-1"
-    """Which rows are fitted on and which are scored: ident3d-1, or paper."""
+    """Which rows are fitted on and which are scored, and how: ident3d-1; ident3d-2, whose ridge takes encoders of any
+    width; or paper."""
     extras: tuple[str, ...] = ()
     """Metrics to add: nonlinear_r2 and dci, which are slower, and your own as package.module:attribute."""
     ceiling: Path | None = None

@@ -10,11 +10,14 @@ from ident3d.metrics.dci import Disentanglement
 from ident3d.metrics.evaluation import (
     DEFAULT_PROTOCOL,
     PROTOCOLS,
+    WIDE_PROTOCOL,
+    AffineFit,
     DegenerateEmbeddingWarning,
     Dimension,
     Evaluation,
     EvaluationProtocol,
     Halves,
+    protocol_for,
 )
 from ident3d.metrics.information import Information, information
 from ident3d.metrics.mcc import mcc
@@ -27,6 +30,8 @@ __all__ = [
     "DEFAULT_PROTOCOL",
     "METRICS",
     "PROTOCOLS",
+    "WIDE_PROTOCOL",
+    "AffineFit",
     "DegenerateEmbeddingWarning",
     "Dimension",
     "Disentanglement",
@@ -49,5 +54,6 @@ __all__ = [
     "nonlinear_r2",
     "plain_factors",
     "point_scores",
+    "protocol_for",
     "score",
 ]

@@ -26,6 +26,8 @@ from ident3d.registry import Registry
 __all__ = [
     "DEFAULT_PROTOCOL",
     "PROTOCOLS",
+    "WIDE_PROTOCOL",
+    "AffineFit",
     "DegenerateEmbeddingWarning",
     "Dimension",
     "Evaluation",
@@ -36,6 +38,7 @@ __all__ = [
     "as_matrix",
     "diagnose",
     "hashed_half",
+    "protocol_for",
     "warn_of",
 ]
 
@@ -54,6 +57,15 @@ class Halves(Enum):
     """The first half, in the order of the ids, is fitted; the second is scored."""
 
 
+class AffineFit(Enum):
+    """How the affine map behind R2 is fitted on the fitted half."""
+
+    LEAST_SQUARES = "least-squares"
+    """Ordinary least squares, which takes more fitted rows than the embeddings have dimensions."""
+    RIDGE = "ridge"
+    """Ridge regression, for embeddings of any width: see :class:`~ident3d.metrics.r2.RidgeMap`."""
+
+
 @dataclass(frozen=True)
 class EvaluationProtocol:
     """How scores are computed. A protocol never changes once scores were reported under its name.
@@ -65,6 +77,7 @@ class EvaluationProtocol:
         draws: bootstrap draws behind an interval.
         permutations: row permutations behind a chance level.
         seed: seed of the bootstrap draws and the permutations.
+        affine: how the affine map behind R2 is fitted.
     """
 
     name: str
@@ -73,6 +86,7 @@ class EvaluationProtocol:
     draws: int = 1000
     permutations: int = 20
     seed: int = 0
+    affine: AffineFit = AffineFit.LEAST_SQUARES
 
     def fitted(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which rows are fitted on; the others are scored.
@@ -106,6 +120,7 @@ def hashed_half(ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
 
 
 DEFAULT_PROTOCOL = "ident3d-1"
+WIDE_PROTOCOL = "ident3d-2"
 
 PROTOCOLS = Registry(
     "protocol",
@@ -113,11 +128,23 @@ PROTOCOLS = Registry(
         protocol.name: protocol
         for protocol in (
             EvaluationProtocol(DEFAULT_PROTOCOL, Halves.HASHED),
+            EvaluationProtocol(WIDE_PROTOCOL, Halves.HASHED, affine=AffineFit.RIDGE),
             EvaluationProtocol("paper", Halves.FIRST_SECOND, max_rows=4096),
         )
     },
 )
-"""The protocols by name: ``ident3d-1``, ours, and ``paper``, that of Zimmermann et al. (2021)."""
+"""The protocols by name: ``ident3d-1``, ours; ``ident3d-2``, the same with a ridge behind R2, for encoders as wide as
+rows are many; and ``paper``, that of Zimmermann et al. (2021)."""
+
+
+def protocol_for(width: int, ids: npt.NDArray[np.integer[Any]]) -> str:
+    """Return the protocol for embeddings of that width: ``ident3d-1``, or ``ident3d-2`` where rows are too few for it.
+
+    Args:
+        width: number of embedding dimensions.
+        ids: (N,) the ids of the rows.
+    """
+    return DEFAULT_PROTOCOL if hashed_half(ids).sum() >= width + 2 else WIDE_PROTOCOL
 
 
 _CONSTANT = 1e-12
@@ -217,36 +244,45 @@ class Evaluation:
         embeddings: Any,
         ids: Any = None,
         *,
+        latent_ids: Any = None,
         factors: Factors | None = None,
         protocol: str | EvaluationProtocol,
     ) -> Evaluation:
-        """Check the arrays and prepare them.
+        """Check the arrays, join them and prepare them.
+
+        With ids on both sides, each row of the embeddings gets the latents with its id, and latents without embeddings
+        are left out. With ids on one side the rows are taken to be in the same order on both, and the ids have to be
+        ascending: those of rows that were shuffled do not say whether the other side was shuffled, too.
 
         Args:
-            latents: (N, k) raw latents; numpy, torch, or nested lists.
-            embeddings: (N, d) embeddings of the same rows.
-            ids: (N,) unique integers; the row numbers where None.
+            latents: (N, k) raw latents, numpy, torch, or nested lists; or a dataset, with its ids and factors.
+            embeddings: (M, d) embeddings; of the same N rows unless both sides have ids.
+            ids: (M,) unique integers, the samples' ids of the embeddings; the row numbers where None.
+            latent_ids: (N,) likewise of the latents; a dataset's own where None.
             factors: the factors, one per column of the latents; see :func:`~ident3d.factors.resolve_factors`.
             protocol: the protocol, or its name.
 
         Raises:
-            ValueError: if shapes disagree, a value is NaN or infinite, ids are duplicated, no latent varies, or there
-                are too few rows for the width.
+            ValueError: if shapes disagree, a value is NaN or infinite, ids are duplicated, not ascending on one side
+                alone, or of no latents, no latent varies, or there are too few rows for the width.
             TypeError: if an array is not numeric.
         """
+        if hasattr(latents, "latents"):  # a dataset
+            factors = getattr(latents, "factors", None) if factors is None else factors
+            latent_ids = getattr(latents, "ids", np.arange(len(latents))) if latent_ids is None else latent_ids
+            latents = latents.latents
+            if ids is None and len(embeddings) == len(latents):
+                ids = latent_ids  # embeddings without ids are in the dataset's order
         protocol = PROTOCOLS.find(protocol) if isinstance(protocol, str) else protocol
         z = as_matrix(latents, "latents")
         x = as_matrix(embeddings, "embeddings")
         factors = resolve_factors(factors, z.shape[1])
-        if len(z) != len(x):
-            raise ValueError(f"expected as many embeddings as latents, got {len(x)} embeddings and {len(z)} latents")
         check_finite(z, "latents", factors.names)
         check_finite(x, "embeddings")
-        order, sorted_ids = _order(ids, len(z))
-        rows = slice(protocol.max_rows) if order is None else order[: protocol.max_rows]
-        fitted = protocol.fitted(sorted_ids[: protocol.max_rows])
-        _check_enough_rows(fitted, x.shape[1])
-        return cls(protocol, Targets.of(z[rows], factors), *_standardised(x[rows]), fitted)
+        of_latents, of_embeddings, sorted_ids = _joined(z, x, ids, latent_ids, protocol.max_rows)
+        fitted = protocol.fitted(sorted_ids)
+        _check_enough_rows(fitted, x.shape[1], protocol)
+        return cls(protocol, Targets.of(z[of_latents], factors), *_standardised(x[of_embeddings]), fitted)
 
     @cached_property
     def halves(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -282,21 +318,55 @@ def as_matrix(values: Any, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def as_ids(ids: Any, rows: int) -> npt.NDArray[np.integer[Any]]:
+def as_ids(ids: Any, rows: int, what: str = "ids") -> npt.NDArray[np.integer[Any]]:
     """Return the ids of so many rows, their numbers where None; TypeError or ValueError for others."""
     if ids is None:
         return np.arange(rows)
-    array = as_array(ids, "ids")
+    array = as_array(ids, what)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"ids must be integers, got dtype {array.dtype}")
+        raise TypeError(f"{what} must be integers, got dtype {array.dtype}")
     if array.shape != (rows,):
-        raise ValueError(f"expected one id for each of the {rows} rows, got shape {array.shape}")
+        raise ValueError(f"expected one id for each of the {rows} rows, got {what} of shape {array.shape}")
     return array
 
 
-def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+Rows = npt.NDArray[np.int64]
+
+
+def _joined(
+    latents: npt.NDArray[Any], embeddings: npt.NDArray[Any], ids: Any, latent_ids: Any, most: int | None
+) -> tuple[slice | Rows, slice | Rows, Rows]:
+    """Return which rows of the latents, and of the embeddings, are scored, in the order of their ids, and these ids."""
+    is_one_sided = (ids is None) != (latent_ids is None)
+    if (ids is None or latent_ids is None) and len(latents) != len(embeddings):
+        raise ValueError(
+            f"expected as many embeddings as latents, got {len(embeddings)} embeddings and {len(latents)} latents; "
+            "with ids on both sides, ids=... and latent_ids=..., rows are matched by id"
+        )
+    ours, own = _order(latent_ids if ids is None else ids, len(embeddings))
+    if is_one_sided and ours is not None:
+        known, other = ("ids", "latent_ids") if latent_ids is None else ("latent_ids", "ids")
+        raise ValueError(
+            f"{known} are not ascending, and do not say whether the rows of the other side are in the same order: give "
+            f"{other}=... as well, the same where they are, and rows are matched by id"
+        )
+    own = own[:most]
+    mine = slice(most) if ours is None else ours[:most]
+    if latent_ids is None or ids is None:
+        return mine, mine, own
+    theirs, known_ids = _order(latent_ids, len(latents), "latent_ids")
+    if theirs is None and ours is None and np.array_equal(known_ids[:most], own):
+        return mine, mine, own
+    places = np.searchsorted(known_ids, own).clip(max=len(known_ids) - 1)
+    unknown = own[known_ids[places] != own]
+    if len(unknown):
+        raise ValueError(f"{len(unknown)} of {len(own)} ids of embeddings are of no latents, such as {unknown[0]}")
+    return places if theirs is None else theirs[places], mine, own
+
+
+def _order(ids: Any, rows: int, what: str = "ids") -> tuple[Rows | None, Rows]:
     """Return the order of the rows by id, None where they are in it already, and the ids in order."""
-    array = as_ids(ids, rows)
+    array = as_ids(ids, rows, what)
     if bool((array[1:] > array[:-1]).all()):
         return None, array.astype(np.int64)
     order = np.argsort(array, kind="stable")
@@ -304,18 +374,24 @@ def _order(ids: Any, rows: int) -> tuple[npt.NDArray[np.int64] | None, npt.NDArr
     duplicated = sorted_ids[1:][sorted_ids[1:] == sorted_ids[:-1]]
     if len(duplicated):
         raise ValueError(
-            f"ids must be unique: {duplicated[0]} occurs more than once ({len(duplicated)} repetitions in all)"
+            f"{what} must be unique: {duplicated[0]} occurs more than once ({len(duplicated)} repetitions in all)"
         )
     return order, sorted_ids
 
 
-def _check_enough_rows(fitted: npt.NDArray[np.bool_], width: int) -> None:
-    # an affine map to one column has width + 1 parameters, which as many rows always satisfy exactly
+_LEAST_FITTED = 10  # rows, for a ridge to be chosen by leaving out one of them at a time
+
+
+def _check_enough_rows(fitted: npt.NDArray[np.bool_], width: int, protocol: EvaluationProtocol) -> None:
     rows, scored = int(fitted.sum()), int((~fitted).sum())
-    if rows < width + 2 or scored < 2:
+    # an affine map to one column has width + 1 parameters, which as many rows always satisfy exactly
+    is_ridge = protocol.affine is AffineFit.RIDGE
+    least = _LEAST_FITTED if is_ridge else width + 2
+    if rows < least or scored < 2:
+        advice = "" if is_ridge else f", or the protocol {WIDE_PROTOCOL!r}, whose ridge takes embeddings of any width"
         raise ValueError(
             f"too few rows for embeddings of {width} dimensions: of {len(fitted)} rows {rows} are fitted and {scored} "
-            f"are scored; at least {width + 2} and 2 are needed, so give about {2 * (width + 2) + 10} rows or more"
+            f"are scored; at least {least} and 2 are needed, so give about {2 * least + 10} rows or more{advice}"
         )
 
 
@@ -390,7 +466,7 @@ def diagnose(evaluation: Evaluation) -> tuple[Dimension, tuple[str, ...]]:
             f"{_dimensions(duplicated)} a copy of another, up to shift and scale: {_listed(pairs, len(duplicated))}"
         )
     distinct = evaluation.embeddings.shape[1] - len(constant) - len(duplicated)
-    if found.rank < distinct:
+    if found.rank < distinct < len(evaluation.embeddings):  # fewer rows span no more, whatever they hold
         faults.append(f"the {distinct} distinct dimensions are collinear: they span {found.rank}")
     if evaluation.targets.constant:
         faults.append(f"factors that do not vary are in no score: {', '.join(evaluation.targets.constant)}")

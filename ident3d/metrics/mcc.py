@@ -118,6 +118,7 @@ def mcc(
     ids: Any = None,
     *,
     correlation: Correlation = "pearson",
+    latent_ids: Any = None,
     factors: Factors | None = None,
     protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
@@ -128,9 +129,10 @@ def mcc(
     correlation: the multiple correlation of the dimension with (cos, sin) of the phase.
 
     Args:
-        latents: (N, k) raw latents.
+        latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.
-        ids: (N,) unique integers; the row numbers where None.
+        ids: (N,) unique integers, the embeddings' ids, which decide the halves; the row numbers where None.
+        latent_ids: (N,) the latents' ids, by which rows are matched; see :meth:`Evaluation.of`.
         correlation: "pearson", or "spearman" for the correlation of ranks.
         factors: the factors of the latents' columns; 3DIdent's where None and k is 10.
         protocol: the protocol, or its name.
@@ -150,7 +152,7 @@ def mcc(
     """
     if correlation not in _CORRELATIONS:
         raise ValueError(f"unknown correlation {correlation!r}; choose from {', '.join(_CORRELATIONS)}")
-    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    evaluation = Evaluation.of(latents, embeddings, ids, latent_ids=latent_ids, factors=factors, protocol=protocol)
     warn_of(diagnose(evaluation)[1])
     return FactorScores.of(evaluation.targets.factors, _CORRELATIONS[correlation].values(evaluation))
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ident3d.factors import Factors
 from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, diagnose, warn_of
 from ident3d.metrics.metric import FactorScores
-from ident3d.metrics.r2 import AffineMap, ExplainedVariance
+from ident3d.metrics.r2 import AffineMap, ExplainedVariance, RidgeMap
 
 __all__ = ["NONLINEAR_R2", "NonlinearMap", "nonlinear_r2"]
 
@@ -68,9 +68,17 @@ class NonlinearMap:
     @classmethod
     def fit(cls, inputs: Array, outputs: Array) -> NonlinearMap:
         """Fit the map from (N, d) inputs to (N, C) outputs. Each output has the width and the ridge that suit it."""
+        return cls._beside(AffineMap.fit(inputs, outputs), inputs, outputs)
+
+    @classmethod
+    def fit_ridge(cls, inputs: Array, outputs: Array) -> NonlinearMap:
+        """Fit the map likewise, with a ridge regression as its affine part."""
+        return cls._beside(RidgeMap.fit(inputs, outputs), inputs, outputs)
+
+    @classmethod
+    def _beside(cls, affine: AffineMap, inputs: Array, outputs: Array) -> NonlinearMap:
         landmarks = inputs[np.linspace(0, len(inputs) - 1, min(_LANDMARKS, len(inputs))).astype(int)]
         unit = _median_distance(landmarks)
-        affine = AffineMap.fit(inputs, outputs)
         residual = outputs - affine(inputs)
         kernels = [_Features.of(landmarks, width * unit) for width in _WIDTHS]
         fits = [_ridge(features(inputs), residual) for features in kernels]
@@ -85,7 +93,7 @@ class NonlinearMap:
         return sum((features(inputs) @ weight for features, weight in self.parts), self.affine(inputs))
 
 
-NONLINEAR_R2 = ExplainedVariance("R2 nonlin", NonlinearMap.fit)
+NONLINEAR_R2 = ExplainedVariance("R2 nonlin", NonlinearMap.fit, ridge=NonlinearMap.fit_ridge)
 
 
 def nonlinear_r2(
@@ -93,15 +101,17 @@ def nonlinear_r2(
     embeddings: Any,
     ids: Any = None,
     *,
+    latent_ids: Any = None,
     factors: Factors | None = None,
     protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
     """Compute the nonlinear R2: fitted on one half of the rows, scored on the other.
 
     Args:
-        latents: (N, k) raw latents.
+        latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.
-        ids: (N,) unique integers that decide the halves; the row numbers where None.
+        ids: (N,) unique integers, the embeddings' ids, which decide the halves; the row numbers where None.
+        latent_ids: (N,) the latents' ids, by which rows are matched; see :meth:`Evaluation.of`.
         factors: the factors of the latents' columns; 3DIdent's where None and k is 10.
         protocol: the protocol, or its name.
 
@@ -118,7 +128,7 @@ def nonlinear_r2(
         Williams and Seeger, Using the Nystrom method to speed up kernel machines (2001); Golub, Heath and Wahba,
         Generalized cross-validation as a method for choosing a good ridge parameter (1979).
     """
-    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    evaluation = Evaluation.of(latents, embeddings, ids, latent_ids=latent_ids, factors=factors, protocol=protocol)
     warn_of(diagnose(evaluation)[1])
     return FactorScores.of(evaluation.targets.factors, NONLINEAR_R2.values(evaluation))
 

@@ -14,7 +14,15 @@ import numpy.typing as npt
 from jaxtyping import Float64
 
 from ident3d.factors import Factors
-from ident3d.metrics.evaluation import DEFAULT_PROTOCOL, Evaluation, EvaluationProtocol, Targets, diagnose, warn_of
+from ident3d.metrics.evaluation import (
+    DEFAULT_PROTOCOL,
+    AffineFit,
+    Evaluation,
+    EvaluationProtocol,
+    Targets,
+    diagnose,
+    warn_of,
+)
 from ident3d.metrics.metric import FactorMetric, FactorScores, Measurement, Statistic
 
 __all__ = [
@@ -22,6 +30,7 @@ __all__ = [
     "AffineMap",
     "ExplainedVariance",
     "Regressor",
+    "RidgeMap",
     "affine_r2",
     "determination",
     "least_squares",
@@ -62,6 +71,47 @@ class AffineMap:
         return np.asarray(found)
 
 
+_RIDGES = np.logspace(-12, 1, 27)  # in units of the largest eigenvalue of the inputs' second moments
+
+
+@dataclass(frozen=True)
+class RidgeMap(AffineMap):
+    """An affine map fitted by ridge regression, for inputs of any width, even more dimensions than rows.
+
+    Each output has the ridge, of 27 from 1e-12 to 10 times the largest eigenvalue of the inputs' second moments, with
+    the smallest error on rows that are left out one at a time. Only the rows that are given decide it.
+
+    Reference:
+        Hoerl and Kennard, Ridge regression: biased estimation for nonorthogonal problems (1970); Allen, The
+        relationship between variable selection and data augmentation and a method for prediction (1974), for the error
+        on rows that are left out.
+    """
+
+    @classmethod
+    def fit(cls, inputs: Float64[Array, "n d"], outputs: Float64[Array, "n c"]) -> RidgeMap:
+        """Fit the map from inputs to outputs."""
+        centre, offset = inputs.mean(axis=0), outputs.mean(axis=0)
+        left, scale, right = np.linalg.svd(inputs - centre, full_matrices=False)
+        kept = scale > max(inputs.shape) * float(np.finfo(np.float64).eps) * scale.max(initial=0)
+        left, scale, right = left[:, kept], scale[kept], right[kept]
+        if not len(scale):  # constant inputs
+            return cls(centre, np.zeros((inputs.shape[1], outputs.shape[1])), offset)
+        rotated, squares = left.T @ (outputs - offset), left**2
+        # What no ridge reaches: nothing where the rows span all that they can. Differences of near numbers would say
+        # that with rounding, which the smallest ridges divide by.
+        spans_all = len(scale) >= len(inputs) - 1
+        beyond = 0.0 if spans_all else outputs - offset - left @ rotated
+        free = 0.0 if spans_all else 1 - 1 / len(inputs) - squares.sum(axis=1)  # the centre is fitted, too
+        errors, ridges = [], _RIDGES * scale[0] ** 2
+        for ridge in ridges:
+            rest = ridge / (scale**2 + ridge)
+            residual, leverage_left = beyond + left @ (rest[:, None] * rotated), free + squares @ rest
+            errors.append(((residual / leverage_left[:, None]) ** 2).mean(axis=0))
+        best = ridges[np.argmin(errors, axis=0)]
+        weight = right.T @ (scale[:, None] / (scale[:, None] ** 2 + best) * rotated)
+        return cls(centre, weight, offset)
+
+
 def least_squares(
     inputs: Float64[Array, "n d"], outputs: Float64[Array, "n c"], offset: Float64[Array, " c"]
 ) -> Float64[Array, "d c"]:
@@ -90,16 +140,22 @@ class ExplainedVariance(FactorMetric):
         label: what the table calls it.
         fit: the regressor.
         is_extra: whether it is computed only where it is asked for.
+        ridge: the regressor for protocols that ask for a ridge; None: the same.
     """
 
     label: str
     fit: Regressor
     is_extra: bool = True
+    ridge: Regressor | None = None
+
+    def regressor(self, protocol: EvaluationProtocol) -> Regressor:
+        """Return the regressor that a protocol asks for."""
+        return self.ridge if self.ridge is not None and protocol.affine is AffineFit.RIDGE else self.fit
 
     def values(self, evaluation: Evaluation) -> Array:
         """Return R2 of each factor on the scored rows, (F,)."""
         (fitted, scored), targets, embeddings = evaluation.halves, evaluation.targets, evaluation.embeddings
-        predict = self.fit(_rows(embeddings, fitted), _rows(targets.columns, fitted))
+        predict = self.regressor(evaluation.protocol)(_rows(embeddings, fitted), _rows(targets.columns, fitted))
         return determination(_rows(targets.columns, scored), predict(_rows(embeddings, scored)), targets)
 
     def measure(self, evaluation: Evaluation) -> Measurement:
@@ -108,7 +164,8 @@ class ExplainedVariance(FactorMetric):
         fitted, scored = evaluation.halves
         orders = [np.arange(len(columns)), *evaluation.orders]
         outputs = np.hstack([_rows(columns, order[fitted]) for order in orders])
-        predicted = self.fit(_rows(evaluation.embeddings, fitted), outputs)(_rows(evaluation.embeddings, scored))
+        predict = self.regressor(evaluation.protocol)(_rows(evaluation.embeddings, fitted), outputs)
+        predicted = predict(_rows(evaluation.embeddings, scored))
         predictions = np.split(predicted, len(orders), axis=1)
         values, *chance = (
             determination(_rows(columns, order[scored]), prediction, targets)
@@ -122,7 +179,7 @@ def _rows(values: Array, chosen: npt.NDArray[np.int64]) -> Array:
     return np.asarray(np.take(values.T, chosen, axis=1).T)
 
 
-AFFINE_R2 = ExplainedVariance("R2", AffineMap.fit, is_extra=False)
+AFFINE_R2 = ExplainedVariance("R2", AffineMap.fit, is_extra=False, ridge=RidgeMap.fit)
 
 
 def affine_r2(
@@ -130,6 +187,7 @@ def affine_r2(
     embeddings: Any,
     ids: Any = None,
     *,
+    latent_ids: Any = None,
     factors: Factors | None = None,
     protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> FactorScores:
@@ -140,9 +198,10 @@ def affine_r2(
     $$R^2 = 1 - \frac{\sum_n (z_n - \hat{z}_n)^2}{\sum_n (z_n - \bar{z})^2}$$
 
     Args:
-        latents: (N, k) raw latents.
+        latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.
-        ids: (N,) unique integers that decide the halves; the row numbers where None.
+        ids: (N,) unique integers, the embeddings' ids, which decide the halves; the row numbers where None.
+        latent_ids: (N,) the latents' ids, by which rows are matched; see :meth:`Evaluation.of`.
         factors: the factors of the latents' columns; 3DIdent's where None and k is 10.
         protocol: the protocol, or its name.
 
@@ -159,7 +218,7 @@ def affine_r2(
     Reference:
         Zimmermann et al., Contrastive learning inverts the data generating process (2021), section 4.1.
     """
-    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    evaluation = Evaluation.of(latents, embeddings, ids, latent_ids=latent_ids, factors=factors, protocol=protocol)
     warn_of(diagnose(evaluation)[1])
     return FactorScores.of(evaluation.targets.factors, AFFINE_R2.values(evaluation))
 

@@ -133,6 +133,7 @@ def score(
     embeddings: Any,
     ids: Any = None,
     *,
+    latent_ids: Any = None,
     factors: Factors | None = None,
     protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
     extras: Collection[str] = (),
@@ -141,35 +142,43 @@ def score(
 ) -> Scores:
     """Score embeddings against the latents of the same rows.
 
+    ``score(data, embeddings)`` takes latents, ids, factors and fingerprint from a dataset. With ids on both sides,
+    ``ids`` of the embeddings and ``latent_ids`` or a dataset's own, rows are matched by id.
+
     The scores depend on the set of (id, latents, embedding) alone, not on the order of the rows. Dimensions that are
     constant or duplicated count what they are worth, are named in ``Scores.warnings``, and raise one
     :class:`~ident3d.metrics.DegenerateEmbeddingWarning`.
 
     Args:
-        latents: (N, k) raw latents: numpy, a torch tensor on any device, or nested lists.
-        embeddings: (N, d) embeddings of the same rows, of any width.
-        ids: (N,) unique integers, the samples' ids in their split; the row numbers where None.
-        factors: the factors of the latents' columns; where None, 3DIdent's for ten columns, and nameless ones on
-            lines for any other number (see :func:`~ident3d.factors.plain_factors`).
-        protocol: "ident3d-1" (halves by a hash of the id), "paper" (the first 4,096 rows, fitted on their first half
-            and scored on their second; fewer rows where there are fewer), or a protocol of your own.
+        latents: (N, k) raw latents, numpy, a torch tensor on any device, or nested lists; or a dataset, such as
+            ``ident3d.ThreeDIdent(root, split="test")``.
+        embeddings: (M, d) embeddings, of the same N rows unless both sides have ids.
+        ids: (M,) unique integers, the embeddings' ids in their split, which decide the halves; the row numbers where
+            None. With ids on one side alone the rows of both are in the same order, and these ids ascending.
+        latent_ids: (N,) unique integers, the latents' ids; a dataset's own where None.
+        factors: the factors of the latents' columns; where None, a dataset's own, 3DIdent's for ten columns, and
+            nameless ones on lines for any other number (see :func:`~ident3d.factors.plain_factors`).
+        protocol: "ident3d-1" (halves by a hash of the id), "ident3d-2" (the same with a ridge behind R2, for embeddings
+            with about as many dimensions as half the rows, or more), "paper" (the first 4,096 rows, fitted on their
+            first half and scored on their second; fewer rows where there are fewer), or a protocol of your own.
         extras: names of further metrics: "nonlinear_r2" and "dci", which are slower; one that was registered in
             :data:`METRICS`; or ``package.module:attribute``, where an instance of a :class:`Metric` is.
         ceiling: the scores of a supervised encoder on the same rows, to be shown beside these.
-        fingerprint: fingerprint of the dataset, carried along.
+        fingerprint: fingerprint of the dataset, carried along; a dataset's own where None.
 
     Returns:
         The scores: R2 up to affine maps, MCC (Pearson and Spearman), each by factor, by group and in the mean, with
         95% bootstrap intervals and the chance level; rank and participation ratio.
 
     Raises:
-        ValueError: if shapes disagree, a value is NaN or infinite (the row is named), ids are duplicated, no latent
-            varies, there are too few rows for the width, a protocol or a metric is unknown, or the ceiling was
-            scored in another way.
+        ValueError: if shapes disagree, a value is NaN or infinite (the row is named), ids are duplicated, of no
+            latents, or on one side alone and not ascending, no latent varies, there are too few rows for the width, a
+            protocol or a metric is unknown, or the ceiling was scored in another way.
         TypeError: if an array is not numeric, or what ``package.module:attribute`` names is not a metric.
     """
     chosen = _chosen(extras)
-    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    fingerprint = getattr(latents, "fingerprint", None) if fingerprint is None else fingerprint
+    evaluation = Evaluation.of(latents, embeddings, ids, latent_ids=latent_ids, factors=factors, protocol=protocol)
     if ceiling is not None:
         _check_comparable(ceiling, evaluation, fingerprint)
     found, faults = diagnose(evaluation)
@@ -197,6 +206,7 @@ def point_scores(
     ids: Any = None,
     *,
     metrics: Collection[str] = ("r2", "mcc_pearson"),
+    latent_ids: Any = None,
     factors: Factors | None = None,
     protocol: str | EvaluationProtocol = DEFAULT_PROTOCOL,
 ) -> tuple[dict[str, FactorScores], tuple[str, ...]]:
@@ -205,9 +215,10 @@ def point_scores(
     Nothing is warned of: what :func:`score` would warn of is returned.
 
     Args:
-        latents: (N, k) raw latents.
+        latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.
-        ids: (N,) unique integers; the row numbers where None.
+        ids: (N,) unique integers, the embeddings' ids, which decide the halves; the row numbers where None.
+        latent_ids: (N,) the latents' ids, by which rows are matched; see :meth:`Evaluation.of`.
         metrics: names of metrics with a number per factor.
         factors: the factors of the latents' columns; see :func:`score`.
         protocol: the protocol, or its name.
@@ -219,7 +230,7 @@ def point_scores(
         ValueError: if a metric is unknown; otherwise see :meth:`Evaluation.of`.
         TypeError: if a metric has no number per factor, or an array is not numeric.
     """
-    evaluation = Evaluation.of(latents, embeddings, ids, factors=factors, protocol=protocol)
+    evaluation = Evaluation.of(latents, embeddings, ids, latent_ids=latent_ids, factors=factors, protocol=protocol)
     found = dict[str, FactorScores]()
     for name in metrics:
         metric = METRICS.find(name)

@@ -127,12 +127,12 @@ def score_submission(
         faults.append(f"{named(unknown, 'id is', 'ids are')} of no sample in the split")
     if faults:
         raise SubmissionError("\n  - ".join(["the submission does not fit the dataset:", *faults]))
-    rows = np.argsort(submission.ids)[np.searchsorted(np.sort(submission.ids), ids)]
     scores = tuple(
         score_embeddings(
             latents,
-            run[rows],
-            ids,
+            run,
+            submission.ids,
+            latent_ids=ids,
             factors=factors,
             protocol=protocol,
             extras=extras,

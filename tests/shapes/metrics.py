@@ -4,7 +4,7 @@ import numpy as np
 
 from ident3d.factors import Factor, Factors, plain_factors
 from ident3d.metrics.evaluation import Targets
-from ident3d.metrics.r2 import AffineMap
+from ident3d.metrics.r2 import AffineMap, RidgeMap
 
 HOME = "ident3d.metrics"
 INPUTS = np.random.default_rng(0).normal(size=(20, 4))
@@ -32,6 +32,7 @@ EXAMPLES = {
     f"{HOME}.mcc.ranks": lambda: (INPUTS,),
     f"{HOME}.r2.AffineMap.__call__": lambda: (AffineMap.fit(INPUTS, OUTPUTS), INPUTS),
     f"{HOME}.r2.AffineMap.fit": lambda: (AffineMap, INPUTS, OUTPUTS),
+    f"{HOME}.r2.RidgeMap.fit": lambda: (RidgeMap, INPUTS, OUTPUTS),
     f"{HOME}.r2.least_squares": lambda: (INPUTS - INPUTS.mean(axis=0), OUTPUTS, OUTPUTS.mean(axis=0)),
     f"{HOME}.r2.determination": lambda: (targets().columns, OUTPUTS, targets()),
 }

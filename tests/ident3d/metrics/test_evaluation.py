@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ident3d import metrics
+from ident3d import ThreeDIdent, metrics
 from ident3d.metrics.evaluation import hashed_half
 
 PLAIN = metrics.plain_factors
@@ -28,8 +28,8 @@ class TestHalves:
         z, x = mixed
         ids = rng.choice(10**12, size=600, replace=False)
         order = rng.permutation(600)
-        first = metrics.score(z, x, ids).to_json()
-        assert first == metrics.score(z[order], x[order], ids[order]).to_json()
+        first = metrics.score(z, x, ids, latent_ids=ids).to_json()
+        assert first == metrics.score(z[order], x[order], ids[order], latent_ids=ids[order]).to_json()
 
     def test_ids_decide_the_halves(self, mixed):
         z, x = mixed
@@ -47,6 +47,84 @@ class TestHalves:
         x[4096:] = 0
         assert metrics.score(z, x, factors=PLAIN(2), protocol="paper").rows == 4096
         assert float(metrics.affine_r2(z, x, protocol="paper")) == pytest.approx(1)
+
+
+class Dataset:
+    """What score needs of a dataset."""
+
+    def __init__(self, latents, ids):
+        self.latents, self.ids = latents, ids
+        self.factors = metrics.plain_factors(latents.shape[1])
+        self.fingerprint = "abc"
+
+    def __len__(self):
+        return len(self.latents)
+
+
+class TestIds:
+    def test_ids_on_both_sides_join(self, mixed, rng):
+        z, x = mixed
+        ids = np.arange(600) * 3 + 7
+        expected = metrics.score(z, x, ids).to_json()
+        order, other = rng.permutation(600), rng.permutation(600)
+        assert metrics.score(z[other], x[order], ids[order], latent_ids=ids[other]).to_json() == expected
+        for metric in (metrics.affine_r2, metrics.mcc, metrics.nonlinear_r2):
+            found = metric(z[other], x[order], ids[order], latent_ids=ids[other])
+            assert found == metric(z, x, ids)
+        points = metrics.point_scores(z[other], x[order], ids[order], latent_ids=ids[other])
+        assert points == metrics.point_scores(z, x, ids)
+
+    def test_embeddings_of_some_rows_are_joined_to_theirs(self, mixed, rng):
+        z, x = mixed
+        some = rng.permutation(600)[:300]
+        found = metrics.score(z, x[some], some, latent_ids=np.arange(600))
+        expected = metrics.score(z[np.sort(some)], x[np.sort(some)], np.sort(some))
+        assert found.rows == 300
+        assert found.to_json() == expected.to_json()
+
+    def test_shuffled_ids_on_one_side_mean_nothing(self, mixed, rng):
+        z, x = mixed
+        order = rng.permutation(600)
+        with pytest.raises(
+            ValueError, match=r"ids are not ascending, .* give latent_ids=\.\.\. as well, the same where"
+        ):
+            metrics.score(z, x[order], ids=order)
+        with pytest.raises(ValueError, match=r"latent_ids are not ascending, .* give ids=\.\.\. as well"):
+            metrics.mcc(z[order], x, latent_ids=order)
+        assert metrics.score(z, x, latent_ids=np.arange(600) + 5).r2 == metrics.score(z, x, np.arange(600) + 5).r2
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"ids": np.arange(600) + 1}, "1 of 600 ids of embeddings are of no latents, such as 600"),
+            ({"latent_ids": np.zeros(600, int)}, "latent_ids must be unique: 0 occurs more than once"),
+            ({"latent_ids": np.arange(599)}, "each of the 600 rows, got latent_ids of shape"),
+        ],
+    )
+    def test_ids_that_cannot_be_joined(self, mixed, arguments, message):
+        both = {"ids": np.arange(600), "latent_ids": np.arange(600)} | arguments
+        with pytest.raises(ValueError, match=message):
+            metrics.score(*mixed, **both)
+
+    def test_a_dataset_brings_latents_ids_factors_and_fingerprint(self, mixed, rng):
+        z, x = mixed
+        ids, order = np.arange(600) * 2, rng.permutation(600)
+        expected = metrics.score(z, x, ids, factors=metrics.plain_factors(10), fingerprint="abc").to_json()
+        data = Dataset(z, ids)
+        assert metrics.score(data, x).to_json() == expected
+        assert metrics.score(data, x[order], ids[order]).to_json() == expected
+        assert metrics.score(Dataset(z[order], ids[order]), x[order]).to_json() == expected
+        assert metrics.affine_r2(data, x).mean == expected["metrics"]["r2"]["value"]["mean"]
+        with pytest.raises(ValueError, match="got 599 embeddings and 600 latents; with ids on both sides"):
+            metrics.score(data, x[:599])
+        with pytest.raises(TypeError, match=r"embeddings must be an array .* not .*Dataset"):
+            metrics.score(x, data)
+
+    def test_the_sample_is_scored_as_it_is(self):
+        data = ThreeDIdent("sample", split="test")
+        scores = metrics.score(data, data.latents)
+        assert (scores.rows, scores.fingerprint) == (256, data.fingerprint)
+        assert metrics.score(data[100:], data.latents[100:]).rows == 156
 
 
 class TestDimension:
@@ -134,7 +212,7 @@ class TestBadInput:
             (
                 {"protocol": "ident3d-0"},
                 ValueError,
-                "unknown protocol 'ident3d-0'; did you mean 'ident3d-1'\\?; choose from ident3d-1, paper",
+                "unknown protocol 'ident3d-0'; did you mean 'ident3d-2'\\?; choose from ident3d-1, ident3d-2, paper",
             ),
             ({"extras": ["sap"]}, ValueError, "unknown metric 'sap'; choose from r2, mcc_pearson"),
             ({"factors": PLAIN(9)}, ValueError, "expected latents with 9 columns"),

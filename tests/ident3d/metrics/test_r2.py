@@ -1,5 +1,7 @@
 """Affine R2."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from ident3d import metrics
 from ident3d.metrics.evaluation import Evaluation
 from ident3d.metrics.metric import bootstrap, interval
-from ident3d.metrics.r2 import AffineMap, determination, r2_statistic
+from ident3d.metrics.r2 import AffineMap, RidgeMap, determination, r2_statistic
 
 
 class TestAffineR2:
@@ -88,3 +90,67 @@ def test_r2_intervals_cover_the_fitted_map(rng):
         truth = determination(population_z, fit(population_x), e.targets).mean()
         hits += low.mean <= truth <= high.mean
     assert 0.89 < hits / trials < 0.98
+
+
+class TestRidge:
+    """The protocol ident3d-2: a ridge behind R2, chosen on the fitted half."""
+
+    def test_the_ridge_is_that_with_the_least_error_on_rows_left_out_one_at_a_time(self, rng):
+        x, noise = rng.normal(size=(24, 30)), rng.normal(size=(24, 3))
+        y = x[:, :3] + noise * [0.01, 1.0, 30.0]
+        found = RidgeMap.fit(x, y)
+        scale = np.linalg.svd(x - x.mean(0), compute_uv=False)[0] ** 2
+
+        def ridge(x, y, penalty):
+            centred = x - x.mean(0)
+            return np.linalg.solve(centred.T @ centred + penalty * np.eye(30), centred.T @ (y - y.mean(0)))
+
+        for column in range(3):
+            errors = []
+            for penalty in scale * np.logspace(-12, 1, 27):
+                error = 0
+                for row in range(24):
+                    rest = np.arange(24) != row
+                    weight = ridge(x[rest], y[rest, column], penalty)
+                    error += (y[row, column] - y[rest, column].mean() - (x[row] - x[rest].mean(0)) @ weight) ** 2
+                errors.append(error)
+            best = (scale * np.logspace(-12, 1, 27))[np.argmin(errors)]
+            np.testing.assert_allclose(found.weight[:, column], ridge(x, y[:, column], best), atol=1e-5)
+
+    def test_where_rows_abound_it_is_least_squares(self, mixed):
+        z, x = mixed
+        first, second = (metrics.affine_r2(z, x, protocol=name) for name in ("ident3d-1", "ident3d-2"))
+        np.testing.assert_allclose(list(first.per_factor.values()), list(second.per_factor.values()), atol=2e-3)
+        exact = metrics.affine_r2(z, z @ rng_matrix(10) * np.logspace(0, -4, 10), protocol="ident3d-2")
+        assert exact.mean == pytest.approx(1, abs=1e-6)
+
+    def test_encoders_wider_than_the_rows_are_scored(self, rng):
+        z = rng.uniform(-1, 1, (400, 3))
+        x = z @ rng.normal(size=(3, 700)) + 0.1 * rng.normal(size=(400, 700))
+        with pytest.raises(ValueError, match=r"too few rows .* or the protocol 'ident3d-2', whose ridge takes"):
+            metrics.affine_r2(z, x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # 700 dimensions of 400 rows are not called collinear
+            scores = metrics.score(z, x, protocol="ident3d-2")
+        assert scores.r2 > 0.98
+        assert abs(scores.metrics["r2"].chance.mean) < 0.1
+        assert "700 dimensions, protocol ident3d-2" in scores.table()
+        unrelated = metrics.score(z, rng.normal(size=(400, 700)), protocol="ident3d-2")
+        assert abs(unrelated.r2) < 0.1
+        assert metrics.nonlinear_r2(z, x, protocol="ident3d-2").mean > 0.95
+        with pytest.raises(ValueError, match="at least 10 and 2 are needed"):
+            metrics.affine_r2(z[:12], x[:12], protocol="ident3d-2")
+
+    def test_constant_embeddings_explain_nothing(self, rng):
+        with pytest.warns(metrics.DegenerateEmbeddingWarning):
+            assert metrics.affine_r2(rng.normal(size=(50, 2)), np.ones((50, 60)), protocol="ident3d-2").mean <= 0
+
+    def test_the_protocol_follows_from_the_width(self):
+        ids = np.arange(2000)
+        fitted = int(metrics.PROTOCOLS["ident3d-1"].fitted(ids).sum())
+        assert metrics.protocol_for(fitted - 2, ids) == "ident3d-1"
+        assert metrics.protocol_for(fitted - 1, ids) == "ident3d-2"
+
+
+def rng_matrix(size):
+    return np.linalg.qr(np.random.default_rng(5).normal(size=(size, size)))[0]
