@@ -18,12 +18,15 @@ from .factors import FACTORS as FACTORS
 from .factors import Factor as Factor
 from .factors import Factors as Factors
 from .hub import from_hub as from_hub
+from .kitti import KittiMasks as KittiMasks
+from .kitti import walkers as walkers
 from .latents import from_physical as from_physical
 from .latents import sample_latents as sample_latents
 from .latents import to_physical as to_physical
 from .matching import PairIndex as PairIndex
 from .pairs import AugmentedPairs as AugmentedPairs
 from .pairs import BatchTransform as BatchTransform
+from .pairs import FramePairs as FramePairs
 from .pairs import LivePairs as LivePairs
 from .pairs import LivePool as LivePool
 from .pairs import PairBatch as PairBatch

@@ -15,12 +15,22 @@ import requests
 import urllib3
 from tqdm import tqdm
 
+from ident3d.codec import loads
 from ident3d.errors import DatasetError
 from ident3d.files import check_disk_space
 from ident3d.storage.layouts import SAMPLE, splits_of
 from ident3d.storage.published import RAW_LATENTS, PublishedSplit, published_splits
 
-__all__ = ["ARCHIVES", "SOURCE", "Archive", "ResumingDownloader", "download_published", "remote_size", "unpack"]
+__all__ = [
+    "ARCHIVES",
+    "SOURCE",
+    "Archive",
+    "ResumingDownloader",
+    "download_kitti_masks",
+    "download_published",
+    "remote_size",
+    "unpack",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,6 +119,73 @@ def download_published(
             _install(folder, split, archive)
             if not keep_archives:
                 archive.unlink()
+
+
+_KITTI_RECORD = "3931823"
+_MOST_RECORD_BYTES = 1 << 22
+
+
+def download_kitti_masks(root: str | Path, *, host: str = "https://zenodo.org") -> Path:
+    """Fetch the archive of KITTI Masks into a folder, and return its path.
+
+    Its checksum is asked of the record that holds it. What is there already is not fetched again, an interrupted
+    download is resumed, and of several processes one works while the others wait for it.
+
+    Args:
+        root: the folder; it is made if it is not there.
+        host: the address of the host of the record.
+
+    Raises:
+        DatasetError: if the record or the archive cannot be fetched, or the archive has another checksum.
+        OSError: if the disk is too small or cannot be written to.
+
+    Reference:
+        Klindt et al., Natural Sprites and KITTI Masks, Zenodo, 2020, record 3931823.
+    """
+    from filelock import FileLock
+
+    from ident3d.kitti.masks import ARCHIVE_NAME
+
+    folder = Path(root).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / ".download.lock"
+    lock.touch()
+    with FileLock(lock):
+        if not (folder / ARCHIVE_NAME).exists():
+            _remove_abandoned(folder)
+            archive = Archive(
+                ARCHIVE_NAME, _recorded_md5(f"{host.rstrip('/')}/api/records/{_KITTI_RECORD}", ARCHIVE_NAME)
+            )
+            source = f"{host.rstrip('/')}/records/{_KITTI_RECORD}/files"
+            _require_space(folder, [archive], source, keep_archives=True)
+            _fetch(folder, archive, source)
+    return folder / ARCHIVE_NAME
+
+
+def _recorded_md5(url: str, name: str) -> str:
+    """Return the MD5 checksum of a file of a record, from the record's own description."""
+    try:
+        with requests.get(url, timeout=_TIMEOUT_S, stream=True) as answer:
+            if not answer.ok:
+                raise _refused(url, answer)
+            content = b""
+            for chunk in _chunks(answer):
+                content += chunk
+                if len(content) > _MOST_RECORD_BYTES:
+                    raise DatasetError(f"{url} does not end within {_MOST_RECORD_BYTES:,} bytes: it is no record")
+    except requests.RequestException as error:
+        raise DatasetError(f"{url} cannot be fetched ({error}); run it again") from error
+    try:
+        record = loads(content, url, _MOST_RECORD_BYTES)
+    except ValueError as error:
+        raise DatasetError(f"{error}; expected the record of a dataset") from error
+    files = record.get("files") if isinstance(record, dict) else None
+    for file in files if isinstance(files, list) else []:
+        if isinstance(file, dict) and file.get("key") == name:
+            kind, _, checksum = str(file.get("checksum")).partition(":")
+            if kind == "md5" and re.fullmatch("[0-9a-f]{32}", checksum):
+                return checksum
+    raise DatasetError(f"{url} gives no MD5 checksum of {name}; fetch the file by hand into the folder")
 
 
 def _remove_abandoned(root: Path) -> None:

@@ -1,6 +1,7 @@
 """Positive pairs: streams of batches, and what matching in a finite dataset makes of a conditional."""
 
 from ident3d.pairs.augmented import AugmentedPairs
+from ident3d.pairs.frames import FramePairs
 from ident3d.pairs.live import LivePairs, LivePool
 from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
@@ -11,6 +12,7 @@ from ident3d.pairs.transforms import BatchTransform
 __all__ = [
     "AugmentedPairs",
     "BatchTransform",
+    "FramePairs",
     "LivePairs",
     "LivePool",
     "PairBatch",
