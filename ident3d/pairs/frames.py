@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
 from ident3d.arguments import check_count
-from ident3d.pairs.stream import PairBatch, PairData, ResidentImages, StoredPairs
+from ident3d.pairs.stream import PairBatch, PairData, StoredPairs
 
 __all__ = ["FramePairs", "SequenceData"]
 
@@ -68,11 +68,6 @@ class FramePairs(StoredPairs):
             )
         self.max_delta = check_count(max_delta, "max_delta", 1)
         self._starts, self._last = _pairs(data.lengths, len(data))
-
-    def on_device(self, device: torch.device | str) -> Self:
-        """Return this stream with all frames in the memory of ``device``; see :meth:`StoredPairs.on_device`."""
-        target = self._usable(device)
-        return self._with(data=ResidentImages(self.data, target), device=target)
 
     def _draw(self, number: int) -> PairBatch:
         generator = self._generator("frames", number)

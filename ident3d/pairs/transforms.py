@@ -58,7 +58,7 @@ def as_floats(images: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def of_pil_images(transform: Callable[[Image.Image], Any]) -> Transform:
-    """Return a transform of PIL images as one of (3, H, W) uint8 tensors on the CPU."""
+    """Return a transform of PIL images as one of (3, H, W) or (1, H, W) uint8 tensors on the CPU."""
     return _OfPilImages(transform)
 
 
@@ -67,7 +67,7 @@ class _OfPilImages:
     transform: Callable[[Image.Image], Any]
 
     def __call__(self, image: Tensor) -> Any:
-        return self.transform(Image.fromarray(image.permute(1, 2, 0).numpy()))
+        return self.transform(Image.fromarray((image[0] if len(image) == 1 else image.permute(1, 2, 0)).numpy()))
 
 
 def transformed(transform: Transform, images: Tensor, seed: int, purpose: str, what: str) -> Tensor:

@@ -97,3 +97,13 @@ def test_what_is_no_sequence_is_refused():
         FramePairs(data)
     with pytest.raises(ValueError, match="max_delta"):
         FramePairs(numbered((2,)), 0)
+
+
+def test_transforms_of_dataset_and_pairs_are_applied_to_each_mask():
+    data = numbered((2, 3))
+    plain = FramePairs(data, batch_size=4).batch(0)
+    data.transform = lambda image: torch.from_numpy(np.asarray(image)[None, :, ::-1].copy())
+    flipped = FramePairs(data, batch_size=4, dtype=torch.float32).batch(0)
+    torch.testing.assert_close(flipped.x, plain.x.flip(3) / 255)
+    twice = FramePairs(data, batch_size=4, transform=lambda mask: mask.flip(2)).batch(0)
+    assert torch.equal(twice.x_pos, plain.x_pos)
