@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ident3d.errors import MissingDependencyError
 from ident3d.factors import FACTORS
-from leaderboard.board import Board
+from ident3d.repository import repository_address
+from leaderboard.board import DEFAULT_FOLDER, Board
 from leaderboard.entry import Kind, Result
 from leaderboard.ranking import Mark, Row, ranked
 
@@ -38,6 +39,7 @@ README_NAME = "README.md"
 _TEMPLATES = Path(__file__).with_name("templates")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$@!]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 _SHADES = 10
+_GUIDE = "docs/submitting.md"
 
 WIDTH, HEIGHT = 460, 340
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 16, 48
@@ -58,15 +60,38 @@ def generate(board: Board) -> dict[str, str]:
         for rows in [ranked(list(board.entries.values()), track.name)]
     ]
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("board.css", "board.js"))
-    shared: dict[str, Any] = {"tracks": tracks, "marks": list(Mark), "damaged": board.damaged}
+    shared: dict[str, Any] = {
+        "tracks": tracks,
+        "marks": list(Mark),
+        "damaged": board.damaged,
+        "address": repository_address(),
+    }
     page = _environment(markdown=False).get_template("index.html.j2")
     readme = _environment(markdown=True).get_template("README.md.j2")
     return {
-        README_NAME: readme.render(**shared),
+        README_NAME: readme.render(**shared, guide=_guide(board, shared["address"])),
         HTML_NAME: page.render(
-            **shared, style=style, script=script, style_hash=_content_hash(style), script_hash=_content_hash(script)
+            **shared,
+            style=style,
+            script=script,
+            style_hash=_content_hash(style),
+            script_hash=_content_hash(script),
+            traversal=_traversal(),
         ),
     }
+
+
+def _guide(board: Board, address: str | None) -> str | None:
+    """Return the link from a board's README to the guide for those who submit; None where nothing leads there."""
+    if address is not None:
+        return f"{address}/blob/HEAD/{_GUIDE}"
+    return f"../{_GUIDE}" if board.folder.resolve() == DEFAULT_FOLDER.resolve() else None
+
+
+def _traversal() -> dict[str, str]:
+    """Return for each factor of 3DIdent a strip of images in which it alone varies, as base64 of a WebP file."""
+    folder = _TEMPLATES / "traversal"
+    return {name: base64.b64encode((folder / f"{name}.webp").read_bytes()).decode() for name in FACTORS.names}
 
 
 def _environment(*, markdown: bool) -> jinja2.Environment:
@@ -77,15 +102,20 @@ def _environment(*, markdown: bool) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=not markdown,  # noqa: S701 - Markdown has an escape of its own, below
-        finalize=markdown_escaped if markdown else None,
+        finalize=_in_markdown if markdown else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(percent=_percent, shade=_shade, spread=_spread, plain=_plain)
+    environment.filters.update(percent=_percent, shade=_shade, spread=_spread, plain=_plain, duration=_duration)
     environment.globals["factor_names"] = _factor_names
     return environment
+
+
+def _in_markdown(value: Any) -> str:
+    """Return what a template writes: text that it marks as safe as it stands, and all else escaped."""
+    return str(value) if hasattr(value, "__html__") else markdown_escaped(value)
 
 
 def markdown_escaped(value: Any) -> str:
@@ -108,6 +138,14 @@ def _percent(value: float) -> str:
 def _spread(result: Result) -> str:
     """Return mean and spread over seeds in percent, as the papers print them."""
     return _percent(result.mean) + ("" if result.std is None else f" ± {_percent(result.std)}")
+
+
+def _duration(hours: float) -> str:
+    """Return hours as they are read: "1.4 h", and "3 min" or "2 s" for less than half an hour."""
+    for least, unit, per_hour in ((0.5, "h", 1), (1 / 60, "min", 60)):
+        if hours >= least:
+            return f"{hours * per_hour:.{1 if unit == 'h' else 0}f} {unit}"
+    return f"{hours * 3600:.0f} s"
 
 
 def _plain(value: float) -> str:
@@ -199,16 +237,16 @@ def score_plot(rows: Sequence[Row]) -> Plot:
     for row in rows:
         r2, mcc = row.entry.results["r2"], row.entry.results.get("mcc_pearson")
         if mcc is not None:
-            title = f"{row.entry.name}: R2 {r2.mean:.4f}, MCC {mcc.mean:.4f}"
+            title = f"{row.entry.name}: R2 {_percent(r2.mean)}%, MCC {_percent(mcc.mean)}%"
             points.append(Point(_across(_unit(r2.mean)), _up(_unit(mcc.mean)), title, row))
     ticks = [value / 5 for value in range(6)]
     return Plot(
         "MCC against R2",
-        "R2 up to affine maps",
-        "MCC",
+        "R2 up to affine maps, %",
+        "MCC, %",
         _labelled(points),
-        tuple(Tick(_across(value), f"{value:.1f}") for value in ticks),
-        tuple(Tick(_up(value), f"{value:.1f}") for value in ticks),
+        tuple(Tick(_across(value), f"{100 * value:.0f}") for value in ticks),
+        tuple(Tick(_up(value), f"{100 * value:.0f}") for value in ticks),
     )
 
 
@@ -224,16 +262,16 @@ def compute_plot(rows: Sequence[Row]) -> Plot:
     points = []
     for (row, compute), log in zip(timed, logs, strict=True):
         r2 = row.entry.results["r2"].mean
-        title = f"{row.entry.name}: R2 {r2:.4f}, {compute.hours:g} hours on {compute.device}"
+        title = f"{row.entry.name}: R2 {_percent(r2)}%, {_duration(compute.hours)} on {compute.device}"
         across = _across((log - first) / (last - first))
         points.append(Point(across, _up(_unit(r2)), title, row))
     return Plot(
         "R2 against compute",
         "hours of training on the devices stated",
-        "R2 up to affine maps",
+        "R2 up to affine maps, %",
         _labelled(points),
         tuple(Tick(_across((d - first) / (last - first)), f"{10.0**d:g}") for d in range(first, last + 1)),
-        tuple(Tick(_up(value / 5), f"{value / 5:.1f}") for value in range(6)),
+        tuple(Tick(_up(value / 5), f"{20 * value}") for value in range(6)),
     )
 
 

@@ -36,7 +36,7 @@ class Recompute:
     entries: tyro.conf.Positional[tuple[str, ...]] = ()
     """Files of entries: their paths, or their paths within the board's folder; by default all recomputed ones."""
     since: str | None = None
-    """Take the entries that were added or changed since this commit."""
+    """Take the entries that were added or changed since this commit, and those that are in no commit yet."""
     submission: Path | None = None
     """The submission of the one entry that is named: a folder or a zip archive."""
     data: str | None = None
@@ -71,11 +71,16 @@ class Recompute:
         return [board.name_of(one) for one in self.entries]
 
     def _changed(self, board: Board) -> list[str]:
-        command = ["git", "-C", str(board.folder), "diff", "--name-only", "--relative", "--diff-filter=d", "-z"]
-        done = subprocess.run([*command, str(self.since), "--", "entries"], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BoardError(f"git cannot say what changed since {self.since}: {done.stderr.strip()}")
-        return [name for name in done.stdout.split("\0") if name]
+        changed = ["diff", "--name-only", "--relative", "--diff-filter=d", "-z", str(self.since), "--", "entries"]
+        new = ["ls-files", "--others", "--exclude-standard", "-z", "--", "entries"]
+        names = list[str]()
+        for words in (changed, new):
+            command = ["git", "-C", str(board.folder), *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise BoardError(f"git cannot say what changed since {self.since}: {done.stderr.strip()}")
+            names += [name for name in done.stdout.split("\0") if name]
+        return names
 
     def _judged(self, board: Board, entry: Entry) -> tuple[str, list[str]]:
         """Return the verdict on an entry, and what is wrong with it."""

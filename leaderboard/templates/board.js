@@ -4,22 +4,22 @@
 
 const byId = (id) => document.getElementById(id);
 
-function valueOf(row, column, kind) {
-  const text = row.cells[column].dataset.value;
+// An entry is a body of its own: a row of numbers, and one of details.
+function valueOf(entry, column, kind) {
+  const text = entry.rows[0].cells[column].dataset.value;
   if (kind === "number") return text === "" ? null : Number(text);
   return text;
 }
 
 // Rows without a value come last in either direction; equal rows keep their order.
 function sortBy(table, column, kind, direction) {
-  const body = table.tBodies[0];
   const sign = direction === "ascending" ? 1 : -1;
-  const rows = Array.from(body.rows).map((row) => [valueOf(row, column, kind), row]);
-  rows.sort(([a], [b]) => {
+  const entries = Array.from(table.tBodies).map((entry) => [valueOf(entry, column, kind), entry]);
+  entries.sort(([a], [b]) => {
     if (a === null || b === null) return (a === null) - (b === null);
     return sign * (kind === "number" ? a - b : a.localeCompare(b));
   });
-  body.append(...rows.map(([, row]) => row));
+  table.append(...entries.map(([, entry]) => entry));
   for (const head of table.tHead.rows[0].cells) head.removeAttribute("aria-sort");
   table.tHead.rows[0].cells[column].setAttribute("aria-sort", direction);
 }
@@ -44,10 +44,27 @@ const track = byId("track");
 const words = byId("words");
 const boxes = ["recomputed", "reported", "verified"].map(byId);
 
-function matches(row, wanted) {
-  return byId(row.dataset.kind).checked
-    && (!byId("verified").checked || row.dataset.verified === "yes")
-    && wanted.every((word) => row.dataset.words.includes(word));
+function matches(entry, wanted) {
+  return byId(entry.dataset.kind).checked
+    && (!byId("verified").checked || entry.dataset.verified === "yes")
+    && wanted.every((word) => entry.dataset.words.includes(word));
+}
+
+// The filters are part of the address, so that a view can be linked to.
+function remember() {
+  const query = new URLSearchParams();
+  if (track.value) query.set("track", track.value);
+  if (words.value.trim()) query.set("search", words.value.trim());
+  for (const box of boxes) if (box.checked !== box.defaultChecked) query.set(box.id, box.checked ? "yes" : "no");
+  const text = query.toString();
+  history.replaceState(null, "", location.pathname + (text && `?${text}`) + location.hash);
+}
+
+function recall() {
+  const query = new URLSearchParams(location.search);
+  if (Array.from(track.options).some((one) => one.value === query.get("track"))) track.value = query.get("track");
+  words.value = query.get("search") || "";
+  for (const box of boxes) if (query.has(box.id)) box.checked = query.get(box.id) === "yes";
 }
 
 function filter() {
@@ -56,27 +73,38 @@ function filter() {
   let all = 0;
   for (const section of document.querySelectorAll("section[data-track]")) {
     section.hidden = track.value !== "" && section.dataset.track !== track.value;
-    for (const row of section.querySelectorAll("table.board > tbody > tr")) {
-      row.hidden = !matches(row, wanted);
+    let here = 0;
+    for (const entry of section.querySelectorAll("table.board > tbody")) {
+      entry.hidden = !matches(entry, wanted);
       for (const other of section.querySelectorAll("[data-entry]")) {
-        if (other.dataset.entry === row.id) other.toggleAttribute("hidden", row.hidden);
+        if (other.dataset.entry === entry.id) other.toggleAttribute("hidden", entry.hidden);
       }
       all += 1;
-      shown += !row.hidden && !section.hidden;
+      here += !entry.hidden;
     }
+    const hits = section.querySelector(".hits");
+    if (hits) hits.hidden = here === 0;
+    section.querySelector(".none").hidden = !hits || here > 0;
+    if (!section.hidden) shown += here;
   }
   byId("count").value = `${shown} of ${all} entries shown`;
 }
 
 // A link from a plot opens the details of its entry.
 function open() {
-  const row = location.hash && byId(decodeURIComponent(location.hash.slice(1)));
-  const details = row && row.querySelector("details");
+  const entry = location.hash && byId(decodeURIComponent(location.hash.slice(1)));
+  const details = entry && entry.querySelector("details");
   if (details) details.open = true;
 }
 
 document.querySelector(".filters").hidden = false;
-for (const control of [track, words, ...boxes]) control.addEventListener("input", filter);
+for (const control of [track, words, ...boxes]) {
+  control.addEventListener("input", () => {
+    filter();
+    remember();
+  });
+}
 window.addEventListener("hashchange", open);
+recall();
 filter();
 open();

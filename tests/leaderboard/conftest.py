@@ -168,6 +168,9 @@ class Browser:
     def call(self, method, path, data=None):
         return self._call(method, f"/session/{self._session}{path}", data)
 
+    def devtools(self, command, parameters):
+        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
     def open(self, path):
         self.call("POST", "/url", {"url": path.as_uri()})
 

@@ -196,6 +196,9 @@ class TestRecompute:
         shown = capsys.readouterr().out
         assert "entries/tiny/new-" in shown
         assert "entries/tiny/older-" not in shown
+        assert call("add", submit_as("Newest"), "--data", dataset, "--track", "tiny") == 0
+        assert call("recompute", "--since", "HEAD", "--data", dataset) == 0
+        assert "entries/tiny/newest-" in capsys.readouterr().out, "what is in no commit yet counts"
         assert call("recompute", "--since", "nowhere") == 1
 
 
