@@ -145,7 +145,7 @@ def _duration(hours: float) -> str:
     for least, unit, per_hour in ((0.5, "h", 1), (1 / 60, "min", 60)):
         if hours >= least:
             return f"{hours * per_hour:.{1 if unit == 'h' else 0}f} {unit}"
-    return f"{hours * 3600:.0f} s"
+    return f"{hours * 3600:.0f} s" if hours * 3600 >= 1 else "less than 1 s"
 
 
 def _plain(value: float) -> str:
@@ -253,7 +253,7 @@ def score_plot(rows: Sequence[Row]) -> Plot:
 def compute_plot(rows: Sequence[Row]) -> Plot:
     """Return R2 against the hours of training, on a logarithmic axis of whole decades.
 
-    Less than a thousandth of an hour is drawn there; the title has the number.
+    Less than a thousandth of an hour is drawn there; the title has the time.
     """
     timed = [(row, row.entry.compute) for row in rows if row.entry.compute is not None and row.entry.compute.hours > 0]
     logs = [math.log10(max(compute.hours, _LEAST_HOURS)) for _, compute in timed]
