@@ -130,7 +130,8 @@ class MaskSequences(Dataset[tuple[Any, Tensor]]):
         asked = np.asarray(rows, np.int64).reshape(-1)
         if asked.size and not (asked.min() >= 0 and asked.max() < len(self)):
             raise IndexError(f"rows {asked.min()} to {asked.max()} asked of a dataset of {len(self)} masks")
-        shown = _PIXELS[self.bits[asked].reshape(-1)]
+        shown = np.unpackbits(self.bits[asked])
+        np.negative(shown, out=shown)  # of a byte: 255 for 1
         return torch.from_numpy(shown.reshape(len(asked), MASK_SIZE, MASK_SIZE, 1))
 
     def save(self, root: str | Path) -> Path:
@@ -265,10 +266,6 @@ def _image_type() -> Any:
     import pyarrow as pa
 
     return pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
-
-
-_PIXELS = (np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 255).astype(np.uint8)
-"""The eight pixels of a byte."""
 
 
 def _packed(masks: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
