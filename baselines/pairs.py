@@ -6,7 +6,6 @@ short name after ``PAIR_SOURCES.register(name, source)``.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from baselines.training.memory import choose_serving
 from ident3d import AugmentedPairs, LivePairs, LivePool, PairIndex, PositivePairs, RenderedPairs, ThreeDIdent, Uniform
 from ident3d.codec import digest, to_json
 from ident3d.factors import Factors
@@ -29,7 +29,7 @@ from ident3d.spaces import Box, FactorSpace, Space, Sphere
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from baselines.training.options import LiveImages, Resident, TrainingOptions
+    from baselines.training.options import LiveImages, TrainingOptions
     from baselines.training.placement import Placement
     from ident3d.conditionals.conditional import Conditional
 
@@ -47,8 +47,6 @@ __all__ = [
     "split_validation",
 ]
 
-_SHARE_OF_GPU, _SHARE_OF_RAM = 0.5, 0.25  # that images may take; a GPU has to hold activations too
-
 
 class DatasetPart:
     """Some rows of a dataset, as a dataset that pairs can be drawn from.
@@ -63,6 +61,7 @@ class DatasetPart:
         latents: (N, d) float32.
         factors: the factors that the columns of the latents hold.
         positives: the same rows of the dataset's exact positives; None if it has none.
+        layout: how the images are stored, if the dataset says so; copies are made of those that are "decoded".
         transform: the dataset's own, which streams of pairs and :func:`ident3d.embedding.embed` apply; None if it has
             none.
     """
@@ -72,6 +71,7 @@ class DatasetPart:
         self.rows = rows
         self.latents = data.latents[rows] if space is None else space.coordinates(data.latents[rows])
         self.factors = data.factors if space is None else space.own
+        self.layout: str | None = getattr(data, "layout", None)
         self.transform = getattr(data, "transform", None)
         positives: PairData | None = getattr(data, "positives", None)
         self.positives = None if positives is None else DatasetPart(positives, rows, space)
@@ -307,10 +307,10 @@ class DatasetSource(PairSource):
 
     def batches(self, stream: StoredPairs, options: TrainingOptions, placement: Placement) -> Iterable[PairBatch]:
         """Return batches of images that are decoded once where they fit into memory, and by a loader elsewhere."""
-        is_resident = _is_resident(options.images.resident, stream, placement)
-        if is_resident:
-            stream = stream.on_device(placement.device)
-        return stream.loader(0 if is_resident else options.images.workers)
+        serving = choose_serving(stream, options.images, placement, placement.step_bytes)
+        if serving.resident:
+            stream = stream.on_device(placement.device, together=placement.world_size > 1)
+        return stream.loader(serving.workers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -543,14 +543,3 @@ def _test_part(test: ThreeDIdent, rendering: LiveRendering, space: FactorSpace, 
             "--dataset out to be evaluated on live images"
         ) from error
     return DatasetPart(test, torch.arange(min(most, len(test))), space)
-
-
-def _is_resident(resident: Resident, stream: StoredPairs, placement: Placement) -> bool:
-    if resident != "auto":
-        return resident == "always"
-    one = stream.data.pixels(torch.zeros(1, dtype=torch.int64)).nbytes
-    needed = 2 * one * len(stream.data)  # room for exact positives too
-    if placement.device.type == "cuda":
-        return needed < _SHARE_OF_GPU * torch.cuda.mem_get_info(placement.device)[0]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-    return needed * placement.world_size < _SHARE_OF_RAM * memory

@@ -63,7 +63,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
         """Return the dataset of some rows."""
 
     def pixels(self, rows: torch.Tensor | npt.ArrayLike) -> torch.Tensor:
-        """Decode a batch of images, without ``transform``.
+        """Decode a batch of images, without ``transform``, by as many threads as torch has.
 
         Args:
             rows: (B,) integers in [0, len(self)).
@@ -83,7 +83,7 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
             raise TypeError(f"rows are integers, not {asked.dtype}")
         if not (asked.min() >= 0 and asked.max() < len(self)):
             raise IndexError(f"rows {asked.min()} to {asked.max()} asked of a dataset of {len(self)} images")
-        return torch.from_numpy(self._images.batch(asked.astype(np.int64, copy=False)))
+        return torch.from_numpy(self._images.batch(asked.astype(np.int64, copy=False), torch.get_num_threads()))
 
     def encoded(self, index: int) -> bytes:
         """Return the image of a row as the bytes of an image file."""

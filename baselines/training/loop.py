@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -281,6 +282,7 @@ class Trainer:
         if self.placement.world_size == 1:
             return model
         devices = [self.placement.device] if self.placement.device.type == "cuda" else None
+        _restride_kernels(model)
         return DistributedDataParallel(model, device_ids=devices)
 
     def _prefetcher(self, batches: Iterable[Batch]) -> Prefetcher[Batch]:
@@ -305,7 +307,11 @@ class Trainer:
 
     def _mean_loss(self, losses: list[Tensor]) -> float:
         # Read once per line of metrics and not at each step, which would synchronise with the GPU.
-        values = torch.stack(losses).tolist()
+        joined = torch.stack(losses)
+        if self.placement.world_size > 1:  # each process has the mean over its own anchors
+            dist.all_reduce(joined)
+            joined /= self.placement.world_size
+        values = joined.tolist()
         for offset, value in enumerate(values):
             if not math.isfinite(value):
                 raise self._diverged(f"the loss is {value}", self.step - len(values) + offset + 1)
@@ -322,6 +328,18 @@ class Trainer:
         if self._writes:
             logbook.write(self.step, metrics)
             bar.show(metrics)
+
+
+def _restride_kernels(model: nn.Module) -> None:
+    """Give kernels of one pixel, laid out channels last, the strides that their gradients have.
+
+    Such kernels are contiguous either way, so that torch keeps the strides of the other layout; DistributedDataParallel
+    then warns of gradients that are laid out in another way than their bucket, and copies them.
+    """
+    for parameter in model.parameters():
+        if parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last):
+            strides = torch.empty(parameter.shape, device="meta", memory_format=torch.channels_last).stride()
+            parameter.data = parameter.data.as_strided(parameter.shape, strides)
 
 
 @contextmanager

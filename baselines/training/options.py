@@ -33,9 +33,9 @@ class Images:
     validation: int = 1000
     """Images of the train split that are held out to evaluate on; for live images, the most to evaluate on."""
     resident: Resident = "auto"
-    """Whether all images are decoded once into the device's memory; auto: if they need only a part of it."""
-    workers: int = 0
-    """Processes that decode images that are not resident; 0 does it in a thread."""
+    """Whether all images are decoded once into the device's memory; auto: if they and a training step fit into it."""
+    workers: int | None = None
+    """Processes that decode images that are not resident; 0: threads do it; by default what a measurement says."""
 
 
 @dataclass(frozen=True)

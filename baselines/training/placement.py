@@ -117,12 +117,16 @@ class Placement:
         half: whether the encoder computes in bfloat16; its parameters stay in float32.
         rank: rank of this process.
         world_size: number of processes.
+        local_size: number of processes on this machine.
+        step_bytes: memory that a training step takes, estimated; see :func:`~baselines.training.memory.step_memory`.
     """
 
     device: torch.device
     half: bool = False
     rank: int = 0
     world_size: int = 1
+    local_size: int = 1
+    step_bytes: int = 0
 
     @property
     def is_first(self) -> bool:
@@ -156,7 +160,8 @@ def place(device: str = "auto", precision: Precision = "auto") -> Iterator[Place
     """
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")) if world_size > 1 else None)
-    placement = Placement(chosen, _is_half(chosen, precision), rank, world_size)
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
+    placement = Placement(chosen, _is_half(chosen, precision), rank, world_size, local_size)
     if world_size == 1:
         yield placement
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from baselines.recipes import Recipe, find_recipe
 from baselines.training.conditional import content_and_style, pair_conditional
 from baselines.training.evaluation import check_can_evaluate, evaluate
 from baselines.training.loop import Trainer
+from baselines.training.memory import step_memory
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
 from baselines.training.options import TrainingOptions
 from baselines.training.placement import Placement, join_batch_norm, place
@@ -103,6 +105,7 @@ def train_run(
     conditional = pair_conditional(recipe, images.factors, images.exact_pairs)
     stream = source.stream(images, conditional, batch_size, options.seed)
     trainer = _trainer(run, recipe, options, placement, images)
+    placement = trainer.placement
     with run.locked() if placement.is_first else nullcontext():
         run.claim(recipe, options, images, placement)
         if placement.is_first:
@@ -122,6 +125,9 @@ def _trainer(run: Run, recipe: Recipe, options: TrainingOptions, placement: Plac
     several = placement.world_size > 1
     dim = len(images.factors)
     encoder = build_encoder(recipe, dim, images.resolution, options.seed)
+    in_step = find_source(recipe.pairs).views * recipe.batch_size // placement.world_size
+    step_bytes = step_memory(encoder, in_step, images.resolution, half=placement.half)
+    placement = replace(placement, step_bytes=step_bytes)
     if several:
         encoder = join_batch_norm(encoder, placement.device)
     model = TrainedModel(encoder, build_loss(recipe, dim, across_processes=several))

@@ -107,7 +107,7 @@ class LivePairs(PairStream):
         self.marginal = Marginal() if marginal is None else marginal
         self.marginal.law.check(self.space)
 
-    def on_device(self, device: torch.device | str) -> Self:
+    def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:  # noqa: ARG002 - no images
         """Return this stream with images that are rendered on ``device``.
 
         See :meth:`~ident3d.pairs.stream.PairStream.on_device`.

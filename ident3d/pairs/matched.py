@@ -111,12 +111,12 @@ class PositivePairs(StoredPairs):
         conditional.check(self.space)
         self.space.check(data.latents, "the latents of the dataset")
 
-    def on_device(self, device: torch.device | str) -> Self:
+    def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:
         """Return this stream with all images on ``device``, matched there too if the index is exact.
 
         See :meth:`StoredPairs.on_device`.
         """
-        moved = super().on_device(device)
+        moved = super().on_device(device, together=together)
         moved.index = self.index.on(device)
         return moved
 

@@ -84,15 +84,16 @@ class RenderedPairs(StoredPairs):
             )
         self._positives = positives
 
-    def on_device(self, device: torch.device | str) -> Self:
+    def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:
         """Return this stream with all images, and their positives, on ``device``.
 
         See :meth:`StoredPairs.on_device`.
         """
         target = self._usable(device)
         check_memory([self.data, self._positives], target)
-        positives = ResidentImages(self._positives, target)
-        return self._with(data=ResidentImages(self.data, target, positives), _positives=positives, device=target)
+        positives = ResidentImages(self._positives, target, together=together)
+        images = ResidentImages(self.data, target, positives, together=together)
+        return self._with(data=images, _positives=positives, device=target)
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import torch
+import torch.distributed as dist
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
@@ -166,6 +167,7 @@ class ResidentImages:
         data: the dataset.
         device: where the images are to be.
         positives: the exact positives of the rows, on the device already; or None.
+        together: whether all processes of torch's default group make this at once, each decoding its share.
 
     Attributes:
         device: where the images are.
@@ -179,13 +181,20 @@ class ResidentImages:
 
     layout = "decoded"
 
-    def __init__(self, data: PairData, device: torch.device, positives: "ResidentImages | None" = None) -> None:
+    def __init__(
+        self,
+        data: PairData,
+        device: torch.device,
+        positives: "ResidentImages | None" = None,
+        *,
+        together: bool = False,
+    ) -> None:
         self.device = device
         self.latents = data.latents
         self.factors = data.factors
         self.positives = positives
         check_memory([data], device)
-        self._pixels = _decoded(data, device)
+        self._pixels = _decoded(data, device, together=together)
 
     def __len__(self) -> int:
         return len(self.latents)
@@ -199,13 +208,24 @@ def _first_image(data: PairData) -> Tensor:
     return data.pixels(torch.zeros(1, dtype=torch.int64, device="cpu"))
 
 
-def _decoded(data: PairData, device: torch.device) -> Tensor:
+def _decoded(data: PairData, device: torch.device, *, together: bool) -> Tensor:
     pixels = torch.empty((len(data), *_first_image(data).shape[1:]), dtype=torch.uint8, device=device)
     starts = range(0, len(data), _IMAGES_AT_ONCE)
     for start in _with_bar(starts, f"images to {device}"):
         rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)), dtype=torch.int64, device="cpu")
-        pixels[rows[0] : rows[-1] + 1] = data.pixels(rows)
+        pixels[rows[0] : rows[-1] + 1] = _decoded_together(data, rows, device) if together else data.pixels(rows)
     return pixels
+
+
+def _decoded_together(data: PairData, rows: Tensor, device: torch.device) -> Tensor:
+    """Decode this process's share of some rows, and get the rest from the other processes."""
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    share = -(-len(rows) // ranks)
+    padded = torch.cat([rows, rows[-1:].expand(share * ranks - len(rows))])
+    own = data.pixels(padded[rank * share : (rank + 1) * share]).to(device)
+    parts = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(parts, own)
+    return torch.cat(parts)[: len(rows)]
 
 
 def _with_bar(starts: Iterable[int], label: str) -> Iterable[int]:
@@ -371,8 +391,13 @@ class PairStream(IterableDataset[PairBatch], ABC):
         return self._with(_rank=rank, _ranks=world_size)
 
     @abstractmethod
-    def on_device(self, device: torch.device | str) -> Self:
+    def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:
         """Return this stream with batches that are made on ``device``.
+
+        Args:
+            device: the device.
+            together: whether all processes of torch's default group call this at once, for streams of the same images:
+                each then decodes its share of them.
 
         Raises:
             TypeError: if it is not a device.
@@ -481,11 +506,16 @@ class StoredPairs(PairStream):
         self._of_items: Callable[[Any], Any] | None = getattr(data, "transform", None)
         self._of_targets: Callable[[Tensor], Any] | None = getattr(data, "target_transform", None)
 
-    def on_device(self, device: torch.device | str) -> Self:
+    def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:
         """Return this stream with all images in the memory of ``device``, where batches are then made.
 
-        Every image is decoded once, now. Batches are those of this stream, number by number, and pixel by pixel
-        but for the rounding of augmented views.
+        Every image is decoded once, now, by as many threads as torch has. Batches are those of this stream, number by
+        number, and pixel by pixel but for the rounding of augmented views.
+
+        Args:
+            device: the device.
+            together: whether all processes of torch's default group call this at once, for streams of the same images:
+                each then decodes its share of them.
 
         Raises:
             TypeError: if it is not a device.
@@ -494,7 +524,9 @@ class StoredPairs(PairStream):
         """
         target = self._usable(device)
         there = self.data.latents.to(target)
-        return self._with(data=ResidentImages(self.data, target), device=target, _latents_there=there)
+        return self._with(
+            data=ResidentImages(self.data, target, together=together), device=target, _latents_there=there
+        )
 
     def _usable(self, device: torch.device | str) -> torch.device:
         target = usable_device(device)
@@ -507,6 +539,11 @@ class StoredPairs(PairStream):
 
     def _epoch_steps(self) -> int:
         return max(1, len(self.data) // (self.batch_size * self._ranks))
+
+    @property
+    def data_layout(self) -> str | None:
+        """How the images are stored, where the dataset says it: copies are made of those that are "decoded"."""
+        return getattr(self.data, "layout", None)
 
     @property
     def is_transformed(self) -> bool:

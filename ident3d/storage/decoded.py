@@ -186,7 +186,7 @@ class DecodedImages(StoredImages):
         image: npt.NDArray[np.uint8] = self._pixels[row]
         return image
 
-    def batch(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def batch(self, rows: npt.NDArray[np.int64], threads: int = 1) -> npt.NDArray[np.uint8]:  # noqa: ARG002 - a copy
         """Return (B, H, W, 3) uint8: a copy of the images of the given rows."""
         return self._pixels[rows]
 

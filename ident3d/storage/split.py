@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _AT_ONCE = 256  # images in memory
+_A_THREAD = 32  # images at least that a thread is worth starting for
 _UNKNOWN = "a conditional that is not recorded"
 
 
@@ -56,9 +57,19 @@ class StoredImages(ABC):
         """Return the (H, W, 3) uint8 image of a row; it may be read-only."""
         return decode(self.encoded(row), self.place(row))
 
-    def batch(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return (B, H, W, 3) uint8: a copy of the images of the given rows, of which there is at least one."""
-        return stack((self.pixels(int(row)) for row in rows), f"{self.place(int(rows[0]))} and others")
+    def batch(self, rows: npt.NDArray[np.int64], threads: int = 1) -> npt.NDArray[np.uint8]:
+        """Return (B, H, W, 3) uint8: a copy of the images of the given rows, of which there is at least one.
+
+        Args:
+            rows: (B,) the rows.
+            threads: the most threads that decode, which they do without the interpreter's lock; one for few images.
+        """
+        asked, where = [int(row) for row in rows], f"{self.place(int(rows[0]))} and others"
+        workers = min(threads, len(asked) // _A_THREAD)
+        if workers < 2:
+            return stack(map(self.pixels, asked), where)
+        with ThreadPoolExecutor(workers) as pool:
+            return stack(pool.map(decode, map(self.encoded, asked), map(self.place, asked)), where)
 
     def read(self, rows: range, pool: Executor) -> Iterator[EncodedImage]:
         """Yield the images of rows both encoded and decoded; what takes long is done by ``pool``."""
@@ -138,9 +149,9 @@ class SomeImages(StoredImages):
         """Return the (H, W, 3) uint8 image of a row; it may be read-only."""
         return self._all.pixels(int(self._rows[row]))
 
-    def batch(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def batch(self, rows: npt.NDArray[np.int64], threads: int = 1) -> npt.NDArray[np.uint8]:
         """Return (B, H, W, 3) uint8: a copy of the images of the given rows."""
-        return self._all.batch(self._rows[rows])
+        return self._all.batch(self._rows[rows], threads)
 
 
 class SomeRows(SomeImages, StoredSplit):

@@ -15,7 +15,7 @@ from torch import nn
 
 from baselines.recipes import RECIPES
 from baselines.training.checkpoint import Checkpoint, DivergedError
-from baselines.training.loop import Prefetcher, Trainer
+from baselines.training.loop import Prefetcher, Trainer, _restride_kernels
 from baselines.training.objective import TrainedModel, build_loss, build_optimiser
 from baselines.training.options import Intervals
 from baselines.training.placement import Placement
@@ -201,6 +201,15 @@ def test_waiting_is_measured():
     with Prefetcher(slow()) as prefetcher:
         next(prefetcher)
         assert prefetcher.waited >= 0.15
+
+
+def test_kernels_of_one_pixel_have_the_strides_of_channels_last():
+    encoder = nn.Sequential(nn.Conv2d(6, 4, 1), nn.Conv2d(4, 2, 3)).to(memory_format=torch.channels_last)
+    before = [parameter.detach().clone() for parameter in encoder.parameters()]
+    _restride_kernels(encoder)
+    assert encoder[0].weight.stride() == (6, 1, 6, 6)
+    assert encoder[1].weight.stride() == (36, 1, 12, 4)
+    assert all(torch.equal(own, old) for own, old in zip(encoder.parameters(), before, strict=True))
 
 
 class Timeline:

@@ -93,6 +93,10 @@ def test_two_processes_train_as_one_with_the_joined_batch(tmp_path):
         for kind in ("encoder", "loss"):
             for key, tensor in getattr(expected, kind).items():
                 torch.testing.assert_close(getattr(found, kind)[key], tensor, rtol=1e-4, atol=1e-6, msg=f"{name} {key}")
+        losses = [
+            [line["loss"] for line in read_metrics(folder / name) if "loss" in line] for folder in (whole, halves)
+        ]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)  # of the joined batch, not of a process's half
         # It has learned something, and not by chance the same.
         assert not torch.allclose(expected.encoder["7.weight"], small_encoder()[7].weight, rtol=1e-2)
 
