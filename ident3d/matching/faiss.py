@@ -28,6 +28,7 @@ __all__ = [
     "check_gpu",
     "faiss_device",
     "faiss_library",
+    "gpu_number",
 ]
 
 
@@ -62,9 +63,16 @@ def check_gpu(device: torch.device) -> None:
     """Raise ValueError if FAISS cannot search on ``device``."""
     faiss = faiss_library()
     gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
-    if device.type != "cuda" or (device.index or 0) >= gpus:
+    if device.type != "cuda" or gpu_number(device) >= gpus:
         other = "backend='torch', or device='cpu'" if torch.cuda.is_available() else "device='cpu'"
         raise ValueError(f"FAISS sees no GPU {device}, but {gpus} in all; use {other}")
+
+
+def gpu_number(device: torch.device) -> int:
+    """Return the number of a CUDA device; of one without a number, that of torch's current device."""
+    if device.index is not None:
+        return device.index
+    return torch.cuda.current_device() if torch.cuda.is_available() else 0
 
 
 @contextlib.contextmanager
@@ -119,7 +127,7 @@ class FaissBackend(Backend):
         self._index = self._cpu_index
         if on_gpu:
             self._resources = faiss.StandardGpuResources()
-            self._index = faiss.index_cpu_to_gpu(self._resources, options.device.index or 0, self._cpu_index)
+            self._index = faiss.index_cpu_to_gpu(self._resources, gpu_number(options.device), self._cpu_index)
 
     def __reduce__(self) -> tuple[type["FaissBackend"], tuple[Points, Options, Tensor]]:
         return type(self), (self._points, self._options, self._stored)
@@ -223,7 +231,7 @@ class GpuFlatBackend(Backend):
         self._candidates = min(_FLAT_CANDIDATES, len(points))
         self._resources: Any = faiss.StandardGpuResources()
         configuration = faiss.GpuIndexFlatConfig()
-        configuration.device = device.index or 0
+        configuration.device = gpu_number(device)
         self._index: Any = faiss.GpuIndexFlatL2(self._resources, points.width, configuration)
         self._index.add(points.coordinates.numpy())
         self._largest = points.coordinates.double().square().sum(1).max()

@@ -240,6 +240,11 @@ def test_batches_there_are_those_of_the_cpu(name):
             assert torch.equal(on_cpu(getattr(own, field)), getattr(expected, field)), field
 
 
+def test_processes_cannot_share_an_index_there():
+    with pytest.raises(ValueError, match="the index searches on simulated:0, which processes cannot share: use num_w"):
+        streams()["matched there"].loader(2)
+
+
 def test_an_epoch_there_has_its_length():
     there = streams()["matched there"].on_device(DEVICE)
     assert [batch.number for batch in there.epoch(1, steps=3)] == [3, 4, 5]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ident3d.matching.faiss import bounded_threads, faiss_library
+from ident3d.matching.faiss import bounded_threads, faiss_library, gpu_number
 from ident3d.matching.index import PairIndex
 from tests.ident3d.matching.latents import anchors_and_targets, rows, slow_match
 
@@ -258,3 +258,12 @@ def test_exact_on_the_gpu(backend):
     anchors, targets = anchors_and_targets(latents)
     ids, _ = PairIndex(latents, backend, device="cuda").match(targets, anchors)
     np.testing.assert_array_equal(ids, slow_match(latents, targets, anchors)[0])
+
+
+def test_a_gpu_without_a_number_is_the_one_that_torch_uses(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert gpu_number(torch.device("cuda")) == 3
+    assert gpu_number(torch.device("cuda:0")) == 0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu_number(torch.device("cuda")) == 0  # FAISS may see GPUs that torch was built without

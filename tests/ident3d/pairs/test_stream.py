@@ -117,13 +117,13 @@ def test_workers_only_match_where_images_are_decoded():
     stream = matched().shard(1, 2)
     decoded = stream.on_device("cpu")
     assert decoded.data.layout == "decoded"
-    loader = decoded.loader(2, start=4, multiprocessing_context="fork", prefetch_factor=3)
+    loader = decoded.loader(2, start=4, multiprocessing_context="fork", prefetch_factor=3, pin_memory=False)
     served = take(loader, 7)
     assert_equal_batches(served, take(stream.from_step(4), 7))
     assert not any(batch.x.is_shared() for batch in served)
     assert_equal_batches(take(loader, 2), served[:2])  # anew
-    assert all(batch.x.is_shared() for batch in take(stream.loader(1), 2))
-    changed = PositivePairs(decoded.data, Normal(0.1), 16, 3, transform=as_floats).loader(1)
+    assert all(batch.x.is_shared() for batch in take(stream.loader(1, pin_memory=False), 2))
+    changed = PositivePairs(decoded.data, Normal(0.1), 16, 3, transform=as_floats).loader(1, pin_memory=False)
     assert all(batch.x.is_shared() for batch in take(changed, 2))
 
 
