@@ -70,8 +70,9 @@ def check_gpu(device: torch.device) -> None:
 
 def gpu_number(device: torch.device) -> int:
     """Return the number of a CUDA device; of one without a number, that of torch's current device."""
-    if device.index is not None:
-        return device.index
+    number: int | None = getattr(device, "index", None)  # torch's types say that it always has one
+    if number is not None:
+        return number
     return torch.cuda.current_device() if torch.cuda.is_available() else 0
 
 

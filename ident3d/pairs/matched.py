@@ -183,8 +183,8 @@ class PositivePairs(StoredPairs):
         check_workers(num_workers, options.get("prefetch_factor"))
         if num_workers and self.index.device.type != "cpu" and self.device.type == "cpu":
             raise ValueError(
-                f"the index searches on {self.index.device}, which processes cannot share: use num_workers=0, or an index "
-                "on the CPU, such as PairIndex(data.latents)"
+                f"the index searches on {self.index.device}, which processes cannot share: use num_workers=0, or an "
+                "index on the CPU, such as PairIndex(data.latents)"
             )
         is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
         if num_workers == 0 or not is_decoded or self.is_transformed:
