@@ -32,7 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from tqdm import tqdm
 
-from ident3d import BatchTransform, ThreeDIdent, sample_latents
+from ident3d import BatchTransform, ThreeDIdent, normalize, sample_latents
 from ident3d.conditionals import Normal
 from ident3d.matching import PairIndex
 from ident3d.pairs.matched import PositivePairs
@@ -48,16 +48,6 @@ BATCH = 512
 LARGEST_GRAPH = 250_000  # latents that a graph is built of here: with more it takes minutes
 WALL_BATCHES = 4  # of the published way in a round; the others take as many as last about as long
 Floats = npt.NDArray[np.float32]
-
-
-class Normalised:
-    """A transform of (B, 3, H, W) uint8 images to floats: (x / 255 - mean) / std for each channel."""
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return (B, 3, H, W) floats with the memory layout of the images."""
-        mean, std = (torch.tensor(numbers)[:, None, None] for numbers in (MEAN, STD))
-        # In place: a batch of floats is too large for the caches, so every copy of it costs as much as the arithmetic.
-        return images.float().sub_(255 * mean).div_(255 * std)
 
 
 class PublishedWay(Dataset[tuple[Any, Any]]):
@@ -180,7 +170,7 @@ def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
     """Print pairs a second of every way, and of what bounds them."""
     data = {layout: ThreeDIdent(root) for layout, root in roots.items()}
     index = PairIndex(data["decoded"].latents)
-    float_images = BatchTransform(Normalised())
+    float_images, half_images = normalize(MEAN, STD), normalize(MEAN, STD, torch.bfloat16)
 
     def ours(layout: str, transform: BatchTransform | None = None) -> Callable[[], Iterable[Any]]:
         pairs = PositivePairs(data[layout], Normal(SIGMA), BATCH, index=index, transform=transform)
@@ -192,6 +182,7 @@ def serve(roots: dict[str, Path], workers: int, rounds: int) -> None:
         PUBLISHED: lambda: DataLoader(published, BATCH, num_workers=workers, worker_init_fn=_one_thread),
         **{f"ident3d, {name}, bytes": ours(layout) for name, layout in layouts.items()},
         **{f"ident3d, {name}, normalised floats": ours(layout, float_images) for name, layout in layouts.items()},
+        "ident3d, decoded cache, normalised bfloat16": ours("decoded", half_images),
         "bound: decode two PNG files": lambda: DataLoader(_Pixels(data["published"]), None, num_workers=workers),
         "bound: copy two images": lambda: DataLoader(_Pixels(data["decoded"]), None, num_workers=workers),
     }

@@ -32,6 +32,7 @@ from .pairs import LivePool as LivePool
 from .pairs import PairBatch as PairBatch
 from .pairs import PositivePairs as PositivePairs
 from .pairs import RenderedPairs as RenderedPairs
+from .pairs import normalize as normalize
 from .spaces import Box as Box
 from .spaces import Sphere as Sphere
 from .spaces import Unbounded as Unbounded

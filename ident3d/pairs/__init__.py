@@ -7,7 +7,7 @@ from ident3d.pairs.matched import PositivePairs
 from ident3d.pairs.realised import RealisedConditional, realised_conditional
 from ident3d.pairs.rendered import RenderedPairs
 from ident3d.pairs.stream import PairBatch, PairStream, StoredPairs
-from ident3d.pairs.transforms import BatchTransform
+from ident3d.pairs.transforms import BatchTransform, normalize
 
 __all__ = [
     "AugmentedPairs",
@@ -21,5 +21,6 @@ __all__ = [
     "RealisedConditional",
     "RenderedPairs",
     "StoredPairs",
+    "normalize",
     "realised_conditional",
 ]

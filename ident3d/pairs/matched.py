@@ -177,8 +177,8 @@ class PositivePairs(StoredPairs):
         """Return a DataLoader that yields this stream's batches in order, endlessly.
 
         From decoded images, workers only match, and batches get their images in the process that iterates. A
-        transform is left to the workers, and images with it. See :meth:`~ident3d.pairs.stream.PairStream.loader` for
-        the options.
+        transform that is not quick is left to the workers, and images with it. For the options see
+        :meth:`~ident3d.pairs.stream.PairStream.loader`.
         """
         check_workers(num_workers, options.get("prefetch_factor"))
         if num_workers and self.index.device.type != "cpu" and self.device.type == "cpu":
@@ -187,7 +187,7 @@ class PositivePairs(StoredPairs):
                 "index on the CPU, such as PairIndex(data.latents)"
             )
         is_decoded = getattr(self.data, "layout", None) == "decoded" and self.device.type == "cpu"
-        if num_workers == 0 or not is_decoded or self.is_transformed:
+        if num_workers == 0 or not (is_decoded and self.takes_little_time):
             return super().loader(num_workers, **options)
         start, pin_memory = options.pop("start", None), options.pop("pin_memory", None)
         pairs = self if start is None else self.from_step(start)

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_inf
 from ident3d.arguments import check_count
 from ident3d.device import send, usable_device
 from ident3d.factors import Factors
-from ident3d.pairs.transforms import as_floats, check_dtype, of_pil_images, transformed
+from ident3d.pairs.transforms import BatchTransform, as_floats, check_dtype, of_pil_images, transformed
 from ident3d.randomness import torch_generator
 
 __all__ = [
@@ -432,14 +432,20 @@ class PairStream(IterableDataset[PairBatch], ABC):
         stream = self if start is None else self.from_step(start)
         if num_workers and self.device.type != "cpu":
             raise ValueError(f"images on {self.device} are served without workers; use num_workers=0")
-        return DataLoader(
-            stream,
-            batch_size=None,
-            num_workers=num_workers,
-            pin_memory=self._pins(pin_memory),
-            prefetch_factor=prefetch_factor,
-            multiprocessing_context=multiprocessing_context,
-        )
+        options = {
+            "num_workers": num_workers,
+            "prefetch_factor": prefetch_factor,
+            "multiprocessing_context": multiprocessing_context,
+        }
+        serves_bytes = self.transform is None and self.dtype in (None, torch.uint8)
+        if num_workers and stream.converts_quickly and not serves_bytes:
+            return _ConvertingLoader(stream, pin_memory=self._pins(pin_memory), **options)
+        return DataLoader(stream, batch_size=None, pin_memory=self._pins(pin_memory), **options)
+
+    @property
+    def converts_quickly(self) -> bool:
+        """Whether what is made of bytes takes so little time that the process which iterates makes it itself."""
+        return self.transform is None or (isinstance(self.transform, BatchTransform) and self.transform.is_quick)
 
     def _pins(self, pin_memory: bool | None) -> bool:
         return torch.cuda.is_available() and self.device.type == "cpu" if pin_memory is None else pin_memory
@@ -460,7 +466,11 @@ class PairStream(IterableDataset[PairBatch], ABC):
         return replace(drawn, x=x, x_pos=x_pos).sent(x.device)
 
     def _served(self, images: Tensor, number: int, view: str) -> Tensor:
-        """Return (B, 3, H, W) uint8 images in the dtype that they are served in, and transformed."""
+        """Return (B, 3, H, W) uint8 images as they are served."""
+        return self._converted(images, number, view)
+
+    def _converted(self, images: Tensor, number: int, view: str) -> Tensor:
+        """Return (B, 3, H, W) images in the dtype that they are served in, and transformed."""
         images = images if self.dtype in (None, torch.uint8) else as_floats(images, self.dtype)
         if self.transform is None:
             return images
@@ -474,6 +484,30 @@ class PairStream(IterableDataset[PairBatch], ABC):
         changed = copy.copy(self)
         vars(changed).update(changes)
         return changed
+
+
+class _ConvertingLoader(DataLoader[PairBatch]):
+    """Yields the batches of a stream whose images become floats in little time.
+
+    Workers send bytes, and the process that iterates makes floats of them: that takes less than sending floats.
+
+    Args:
+        pairs: the stream.
+        pin_memory: whether batches are put in page-locked memory.
+        options: of the DataLoader.
+    """
+
+    def __init__(self, pairs: PairStream, *, pin_memory: bool, **options: Any) -> None:
+        super().__init__(pairs._with(transform=None, dtype=None), batch_size=None, **options)  # noqa: SLF001 - a part of it
+        self._pairs = pairs
+        self._pins = pin_memory
+
+    def __iter__(self) -> Iterator[PairBatch]:  # type: ignore[override]  # any iterator will do
+        for batch in super().__iter__():
+            x = self._pairs._converted(batch.x, batch.number, "x")  # noqa: SLF001 - likewise
+            x_pos = self._pairs._converted(batch.x_pos, batch.number, "x_pos")  # noqa: SLF001 - likewise
+            converted = replace(batch, x=x, x_pos=x_pos)
+            yield converted.pin_memory() if self._pins else converted
 
 
 class StoredPairs(PairStream):
@@ -546,9 +580,9 @@ class StoredPairs(PairStream):
         return getattr(self.data, "layout", None)
 
     @property
-    def is_transformed(self) -> bool:
-        """Whether a transform of the pairs or of the dataset is applied to the images."""
-        return self.transform is not None or self._of_items is not None
+    def takes_little_time(self) -> bool:
+        """Whether nothing is made of the images but what the process that iterates makes of them in little time."""
+        return self.converts_quickly and self._of_items is None
 
     def _finished(self, drawn: PairBatch) -> PairBatch:
         if self._of_targets is not None:

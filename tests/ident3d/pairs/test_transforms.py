@@ -16,9 +16,11 @@ from ident3d import (
     PositivePairs,
     RenderedPairs,
     ThreeDIdent,
+    normalize,
     to_physical,
 )
 from ident3d.embedding import embed
+from ident3d.pairs.transforms import as_floats
 from ident3d.randomness import integer_seed
 from tests.ident3d.pairs.images import NumberedImages
 
@@ -285,3 +287,79 @@ def test_what_is_endless_has_no_length():
     with pytest.raises(ValueError, match=r"no dataset says how long an epoch is: give steps="):
         live.epoch(0)
     assert [batch.number for batch in live.epoch(1, steps=2)] == [2, 3]
+
+
+MEAN, STD = (0.43, 0.27, 0.28), (0.12, 0.15, 0.11)
+
+
+def _random_images(*shape):
+    """Images as they are served: (B, 3, H, W) uint8, channels last in memory."""
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, shape, np.uint8)).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64, 3), (1, 1, 1, 3), (3, 5, 7, 3), (2, 300, 500, 3), (0, 4, 4, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_normalised_floats_are_those_of_torchvision(shape, dtype):
+    images = _random_images(*shape)
+    found = normalize(MEAN, STD, dtype)(images)
+    expected = (images.double() / 255 - torch.tensor(MEAN, dtype=torch.float64)[:, None, None]).div(
+        torch.tensor(STD, dtype=torch.float64)[:, None, None]
+    )
+    assert found.dtype == dtype
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    tolerance = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 5e-3, torch.bfloat16: 3e-2}[dtype]
+    torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=0)
+    if dtype == torch.float32 and len(images):
+        scaled = v2.functional.to_dtype(images, dtype, scale=True)
+        torch.testing.assert_close(found, v2.Normalize(MEAN, STD)(scaled), atol=3e-6, rtol=0)
+        torch.testing.assert_close(normalize(MEAN, STD)(scaled), found, atol=3e-6, rtol=0)
+        assert torch.equal(normalize(MEAN, STD)(images.contiguous()), found)  # in any layout
+
+
+def test_bytes_become_floats_bit_for_bit_however_they_are_divided():
+    images = _random_images(100, 64, 64, 3)
+    assert torch.equal(as_floats(images, torch.float32), images.float() / 255)
+    assert torch.equal(as_floats(images, torch.bfloat16), (images.float() / 255).bfloat16())
+    assert torch.equal(as_floats(images, torch.float64), images.double() / 255)
+
+
+@pytest.mark.parametrize(("mean", "std"), [((0, 0), (1, 1)), ((0, 0, 0), (1, 1, 0)), ((0, 0, float("nan")), (1, 1, 1))])
+def test_normalising_takes_three_means_and_deviations(mean, std):
+    with pytest.raises(ValueError, match="a finite mean and a positive standard deviation of each of the 3 channels"):
+        normalize(mean, std)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, None, torch.int32])
+def test_normalised_images_are_floats(dtype):
+    with pytest.raises(TypeError, match="dtype of floats"):
+        normalize(MEAN, STD, dtype)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("layout", ["in workers", "decoded"])
+@pytest.mark.parametrize("options", [{"transform": normalize(MEAN, STD, torch.bfloat16)}, {"dtype": torch.float32}])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_workers_leave_floats_to_the_process_that_iterates(stream, options, layout):
+    pairs = STREAMS[stream](DATA, **options)
+    loaded = pairs if layout == "in workers" else pairs.on_device("cpu")
+    straight = [pairs.batch(number) for number in range(3)]
+    served = list(itertools.islice(loaded.loader(2, multiprocessing_context="fork"), 3))
+    for batch, expected in zip(served, straight, strict=True):
+        assert batch.x.dtype == expected.x.dtype
+        assert torch.equal(batch.x, expected.x)
+        assert torch.equal(batch.x_pos, expected.x_pos)
+        assert not batch.x.is_shared()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_dataset_s_own_transforms_stay_in_workers(native):
+    data = ThreeDIdent(native.root, transform=of_pil, target_transform=lambda z: 2 * z)
+    pairs = PositivePairs(data, Normal(0.3), 8, transform=normalize(MEAN, STD))
+    (served,) = itertools.islice(pairs.loader(1, multiprocessing_context="fork"), 1)
+    expected = pairs.batch(0)
+    assert torch.equal(served.x, expected.x)
+    assert torch.equal(served.z, expected.z)
+
+
+def of_pil(image):
+    return v2.functional.pil_to_tensor(v2.functional.hflip(image))
