@@ -1,6 +1,7 @@
 """The dataset classes: images and latents of one split, and the exact positives of its rows."""
 
 import copy
+import html
 import operator
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,12 +14,17 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
+from ident3d.arguments import check_count
+from ident3d.display import contact_sheet, strip
 from ident3d.factors import Factors
 from ident3d.storage.layouts import open_split
 from ident3d.storage.manifest import Manifest
 from ident3d.storage.split import SomeImages, SomeRows, StoredImages, StoredSplit
 
 __all__ = ["ExactPositives", "ThreeDIdent", "check_transform"]
+
+
+_SHOWN = 8  # images that a notebook shows
 
 
 class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
@@ -84,6 +90,25 @@ class _ImagesWithLatents(Dataset[tuple[Any, torch.Tensor]]):
         if not (asked.min() >= 0 and asked.max() < len(self)):
             raise IndexError(f"rows {asked.min()} to {asked.max()} asked of a dataset of {len(self)} images")
         return torch.from_numpy(self._images.batch(asked.astype(np.int64, copy=False), torch.get_num_threads()))
+
+    def show(self, n: int = 8) -> Image.Image:
+        """Return the first n images side by side, without ``transform``: a notebook shows them.
+
+        Args:
+            n: how many, 1 or more; all where there are fewer.
+        """
+        check_count(n, "the number of images", 1)
+        return contact_sheet([self.pixels(np.arange(min(n, len(self)))).numpy()])
+
+    def _repr_html_(self) -> str:
+        rows = np.arange(min(_SHOWN, len(self)))
+        if not len(rows):
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        values = {"id": map(str, self.ids[rows])} | {
+            name: [f"{value:.2f}" for value in self.latents[rows, column].tolist()]
+            for column, name in enumerate(self.factors.names)
+        }
+        return f"<p>{html.escape(repr(self))}</p>{strip({'': self.pixels(rows).numpy()}, values)}"
 
     def encoded(self, index: int) -> bytes:
         """Return the image of a row as the bytes of an image file."""

@@ -84,6 +84,14 @@ class Factors(Sequence[Factor]):
     def __iter__(self) -> Iterator[Factor]:
         return iter(self.items)
 
+    def __repr__(self) -> str:
+        width, kind = max(map(len, self.names)), max(len(factor.group) for factor in self)
+        lines = [
+            f"  {column} {f.name:{width}}  {f.group:{kind}}  [{f.low:.4g}, {f.high:.4g}] {f.unit}"
+            for column, f in enumerate(self)
+        ]
+        return "\n".join([f"{len(self)} factors: column, name, group, physical range, unit", *lines])
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names, in column order."""

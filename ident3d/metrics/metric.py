@@ -174,6 +174,17 @@ class FactorScores:
     def __float__(self) -> float:
         return self.mean
 
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{f'[{name}]' if kind == 'group' else name:18}{value:8.4f}" for (kind, name), value in self.named().items()
+        )
+
+    def named(self) -> dict[tuple[str, str], float]:
+        """Return all numbers by their kind and name: factors, groups, and ("mean", "mean")."""
+        found = {("factor", name): value for name, value in self.per_factor.items()}
+        found |= {("group", name): value for name, value in self.per_group.items()}
+        return found | {("mean", "mean"): self.mean}
+
     def to_json(self) -> dict[str, Any]:
         """Return the scores as plain data."""
         return {"mean": self.mean, "per_group": dict(self.per_group), "per_factor": dict(self.per_factor)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ident3d import __version__
+from ident3d.display import bar
+from ident3d.errors import MissingDependencyError
 from ident3d.factors import Factors
 from ident3d.metrics.dci import DCI
 from ident3d.metrics.evaluation import (
@@ -32,6 +35,9 @@ from ident3d.metrics.nonlinear import NONLINEAR_R2
 from ident3d.metrics.r2 import AFFINE_R2
 from ident3d.randomness import generator
 from ident3d.registry import Registry
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["METRICS", "Scores", "point_scores", "score"]
 
@@ -87,6 +93,51 @@ class Scores:
         """Mean correlation coefficient (Pearson)."""
         return self.metrics["mcc_pearson"].value.mean
 
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        metrics = list(self.metrics.values())
+        first = metrics[0].value
+        heads = "".join(f"<th>{html.escape(metric.label)}</th>" for metric in metrics)
+        lines = [(name, [m.value.per_factor[name] for m in metrics]) for name in first.per_factor]
+        lines += [(f"[{name}]", [m.value.per_group[name] for m in metrics]) for name in first.per_group]
+        lines += [("mean", [m.value.mean for m in metrics]), ("chance", [m.chance.mean for m in metrics])]
+        body = "".join(
+            f"<tr><th>{html.escape(name)}</th>{''.join(bar(value, f'{value:.3f}') for value in values)}</tr>"
+            for name, values in lines
+        )
+        intervals = "".join(f'<td style="text-align:right">{m.low.mean:.3f} to {m.high.mean:.3f}</td>' for m in metrics)
+        body += f"<tr><th>95%</th>{intervals}</tr>"
+        return f"<table><tr><th></th>{heads}</tr>{body}</table><p>{'<br>'.join(map(html.escape, self._notes()))}</p>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the scores as a data frame of pandas, a line for each metric and factor, group or mean.
+
+        Returns:
+            The columns metric, kind ("factor", "group" or "mean"), name, value, low and high (the ends of the 95%
+            interval), chance, and ceiling, which is NaN where none was given.
+
+        Raises:
+            MissingDependencyError: if pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingDependencyError("pandas", "make a data frame of scores", "leaderboard") from error
+        lines = []
+        for key, metric in self.metrics.items():
+            parts = {"value": metric.value, "low": metric.low, "high": metric.high, "chance": metric.chance}
+            if metric.ceiling is not None:
+                parts["ceiling"] = metric.ceiling
+            named = {part: scores.named() for part, scores in parts.items()}
+            lines += [
+                {"metric": key, "kind": kind, "name": name} | {part: named[part][kind, name] for part in parts}
+                for kind, name in metric.value.named()
+            ]
+        columns = ["metric", "kind", "name", "value", "low", "high", "chance", "ceiling"]
+        return pd.DataFrame(lines, columns=columns)
+
     def to_json(self) -> dict[str, Any]:
         """Return the scores as plain data that strict JSON can hold: no NaN, no infinity."""
         return {
@@ -122,10 +173,15 @@ class Scores:
             )
             for line in lines
         ]
-        text.append(f"{self.rows} rows, {self.width} dimensions, protocol {self.protocol}; {self.dimension}")
-        text += [str(summary) for summary in self.summaries.values()]
-        text += [f"warning: {warning}" for warning in self.warnings]
-        return "\n".join(text)
+        return "\n".join([*text, *self._notes()])
+
+    def _notes(self) -> list[str]:
+        """Return what is said below the table."""
+        return [
+            f"{self.rows} rows, {self.width} dimensions, protocol {self.protocol}; {self.dimension}",
+            *map(str, self.summaries.values()),
+            *(f"warning: {warning}" for warning in self.warnings),
+        ]
 
 
 def score(

@@ -142,6 +142,20 @@ class Manifest:
                 f"rows_per_shard for the split {many[0]!r}"
             )
 
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{count:,} {split}" for split, count in self.splits.items())
+        known = {
+            "factors": ", ".join(self.factors.names),
+            "seed": "?" if self.seed is None else self.seed,
+            "latents": self.latents if isinstance(self.latents, str) else "given as arrays",
+            "exact pairs": self.pairs or "none",
+            "rendered with": ", ".join(f"{k} {v}" for k, v in self.render.items() if isinstance(v, str | int))
+            or "unknown",
+            "shards": f"{len(self.shards)} of {sum(map(self.shards_of, self.splits))} finished",
+        }
+        lines = [f"  {name}: {value}" for name, value in known.items()]
+        return "\n".join([f"dataset of {splits} images of {self.resolution}x{self.resolution}", *lines])
+
     def shards_of(self, split: str) -> int:
         """Return the number of shards that a split is planned to have."""
         return -(-self.splits[split] // self.rows_per_shard)

@@ -153,6 +153,15 @@ class Submission:
     embeddings: tuple[npt.NDArray[np.float32], ...]
     sha256: dict[str, str]
 
+    def __repr__(self) -> str:
+        about = self.metadata
+        runs = [
+            f"  seed {seed}: embeddings {run.dtype} {run.shape}, sha256 {checksum[:12]}"
+            for seed, run, checksum in zip(about.seeds, self.embeddings, self.embeddings_sha256, strict=True)
+        ]
+        of = f"  {len(self.ids):,} samples of the split {about.split!r}, fingerprint {about.fingerprint[:12]}"
+        return "\n".join([f"{about.name}, revision {about.revision}, by {', '.join(about.authors)}", of, *runs])
+
     @property
     def embeddings_sha256(self) -> tuple[str, ...]:
         """Checksums of the embeddings' files, in the order of the seeds."""
