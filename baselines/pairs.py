@@ -90,6 +90,11 @@ class SingleImages(StoredPairs):
     Order, ranks, workers and resuming: see :class:`~ident3d.pairs.PairStream`.
     """
 
+    @property
+    def realises(self) -> str:
+        """That there are no positives."""
+        return f"{len(self.data):,} single images: there are no positives"
+
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)
         x, z = self._images(ids), self._latents(ids)
@@ -98,6 +103,11 @@ class SingleImages(StoredPairs):
 
 class _SingleLiveImages(LivePairs):
     """Fresh images with the latents of the space's factors and no positives; ``x_pos`` is ``x``."""
+
+    @property
+    def realises(self) -> str:
+        """That there are no positives."""
+        return "single live images, all fresh: there are no positives"
 
     def _draw(self, number: int) -> PairBatch:
         latents, _ = self.latents(number)

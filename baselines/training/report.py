@@ -77,6 +77,7 @@ def write_report(run: Run, root: str | Path | None, device: torch.device) -> Pat
     parts = [
         f"<h1>{html.escape(recipe.name)}</h1>",
         f"<p>{html.escape(summary)}</p>",
+        *([f"<p>{html.escape(record['pairs'])}</p>"] if record.get("pairs") else []),  # runs of earlier days have none
         _shown("Loss and R2", curves(metrics, loss.label)),
         _scores(metrics, factors.names, content_and_style(conditional, len(factors))),
         _shown(

@@ -138,7 +138,9 @@ class Run:
                 f"another training is running in {self.folder}; wait for its end, or choose another folder with --out"
             ) from error
 
-    def claim(self, recipe: Recipe, options: TrainingOptions, images: RunImages, placement: Placement) -> None:
+    def claim(
+        self, recipe: Recipe, options: TrainingOptions, images: RunImages, placement: Placement, pairs: str
+    ) -> None:
         """Write ``options.json``, after a check that the folder does not hold another run.
 
         Args:
@@ -146,6 +148,7 @@ class Run:
             options: how.
             images: what it is trained on and evaluated on.
             placement: where; the first process writes.
+            pairs: what its pairs realise, in a sentence; ``PairStream.realises`` is it.
 
         Raises:
             Ident3DError: if the folder holds another run; what differs is named.
@@ -165,6 +168,7 @@ class Run:
         record = {
             "options": {"recipe": to_json(recipe), **to_json(options)},
             "dataset": images.record(),
+            "pairs": pairs,
             "resolution": images.resolution,
             "dim": len(images.factors),
             "factors": images.factors.to_json(),

@@ -107,7 +107,7 @@ def train_run(
     trainer = _trainer(run, recipe, options, placement, images)
     placement = trainer.placement
     with run.locked() if placement.is_first else nullcontext():
-        run.claim(recipe, options, images, placement)
+        run.claim(recipe, options, images, placement, stream.realises)
         if placement.is_first:
             remove_unfinished(run.checkpoint_path)  # left by a run that was killed
         trainer.resume()

@@ -156,6 +156,12 @@ class AugmentedPairs(StoredPairs):
         if views is not None and not callable(views):
             raise TypeError(f"the views of an image are drawn by a SimCLRViews, not by {views!r}")
         self.views = SimCLRViews() if views is None else views
+        self._say()
+
+    @property
+    def realises(self) -> str:
+        """That both views of a pair have the same latents, whatever their images show."""
+        return f"two augmented views of each of {len(self.data):,} images: positives have the latents of their anchors"
 
     def _draw(self, number: int) -> PairBatch:
         ids = self._anchors(number)

@@ -106,6 +106,12 @@ class LivePairs(PairStream):
         conditional.check(self.space)
         self.marginal = Marginal() if marginal is None else marginal
         self.marginal.law.check(self.space)
+        self._say()
+
+    @property
+    def realises(self) -> str:
+        """That positives follow the conditional that was asked for."""
+        return f"live images, all fresh: positives follow {self.conditional} on {self.space}"
 
     def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:  # noqa: ARG002 - no images
         """Return this stream with images that are rendered on ``device``.

@@ -5,10 +5,16 @@ ones are farther away than the conditional is wide, so positives spread more tha
 a few of them are ever reached. An encoder learns from the conditional that it sees, which is this one.
 """
 
+from __future__ import annotations
+
+import html
+import io
 import math
 import warnings
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +23,17 @@ from torch import Tensor
 
 from ident3d.arguments import as_numbers, check_count
 from ident3d.conditionals.conditional import Conditional, check_conditional
+from ident3d.display import embedded
 from ident3d.errors import MissingDependencyError
 from ident3d.factors import Factors, resolve_factors
 from ident3d.matching.index import PairIndex, check_index
 from ident3d.randomness import torch_generator
 from ident3d.spaces import Box, Space
 
-__all__ = ["RealisedConditional", "check_plot", "realised_conditional"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["RealisedConditional", "check_plot", "estimated", "realised_conditional"]
 
 _WIDENING = 1.5
 _QUERIES_AT_ONCE = 2048
@@ -48,7 +58,8 @@ class RealisedConditional:
         correlation: between the two displacements, one per factor: what is left of the target in the positive; 0 where
             one of them is the same in every pair.
         self_match: share of targets whose nearest stored latents are the anchor's own, which is excluded.
-        distinct_partners: mean number of different positives that 100 draws from one anchor reach.
+        distinct_partners: mean number of different positives that 100 draws from one anchor reach, of as many anchors
+            as draws are hundreds, 100 at most.
         distance: mean distance from a target to the positive, in the metric of the match.
     """
 
@@ -86,6 +97,15 @@ class RealisedConditional:
             "conditional with a scale per factor, and exact pairs: python -m render ROOT --pairs CONDITIONAL"
         )
 
+    @property
+    def sentence(self) -> str:
+        """What the dataset makes of the conditional, in a sentence: the advice where there is any."""
+        mean = float(np.mean(self.realised_std)), float(np.mean(self.nominal_std))
+        return self.advice or (
+            f"{self.conditional} matched in {self.images:,} images: positives spread {_ratio(*mean):.2f} times as far "
+            f"as asked for (mean std {mean[0]:.3f}, not {mean[1]:.3f})"
+        )
+
     def table(self) -> str:
         """Return all of this as text, a line for each factor."""
         width = max(len(name) for name in (*self.names, "factor"))
@@ -112,6 +132,15 @@ class RealisedConditional:
             ValueError: if the file is not of a kind that can be drawn to.
         """
         check_plot(path)
+        self.figure().savefig(path, dpi=150)
+
+    def figure(self) -> Figure:
+        """Return the plot of :meth:`plot` as a figure of matplotlib.
+
+        Raises:
+            MissingDependencyError: if matplotlib is not installed.
+        """
+        _check_matplotlib()
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 4), layout="constrained")
@@ -123,7 +152,17 @@ class RealisedConditional:
         axes.set_ylabel("standard deviation of positive - anchor")
         axes.set_title(f"{self.conditional}, {self.images:,} images", loc="left")
         figure.legend(loc="outside upper right", ncols=2)
-        figure.savefig(path, dpi=150)
+        return figure
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        if find_spec("matplotlib") is None:
+            return f"<pre>{html.escape(self.table())}</pre>"
+        image = io.BytesIO()
+        self.figure().savefig(image, format="png", dpi=90)
+        return embedded(image.getvalue(), self.sentence) + f"<p>{html.escape(self.sentence)}</p>"
 
 
 def check_plot(path: str | Path) -> None:
@@ -134,15 +173,21 @@ def check_plot(path: str | Path) -> None:
         FileNotFoundError: if there is no folder for it.
         ValueError: if it is a folder, or not an image of a kind that can be drawn.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError("matplotlib", "plot the realised conditional", "plot") from error
+    _check_matplotlib()
+    from matplotlib.figure import Figure
+
     file, kinds = Path(path), Figure().canvas.get_supported_filetypes()
     if not file.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {file.parent} to put the plot into")
     if file.is_dir() or file.suffix[1:].lower() not in kinds:
         raise ValueError(f"a plot is an image file, such as realised.png, not {file}; the kinds are {', '.join(kinds)}")
+
+
+def _check_matplotlib() -> None:
+    try:
+        import matplotlib.figure  # noqa: F401 - whether it can be
+    except ImportError as error:
+        raise MissingDependencyError("matplotlib", "plot the realised conditional", "plot") from error
 
 
 def realised_conditional(
@@ -176,6 +221,23 @@ def realised_conditional(
         ValueError: if the conditional is not defined on the space, latents lie outside it, the index is one of other
             latents, seed is negative, or draws is below 2.
     """
+    found = estimated(latents, conditional, space=space, index=index, seed=seed, draws=draws, factors=factors)
+    if found.is_too_small:
+        warnings.warn(found.advice, UserWarning, stacklevel=2)
+    return found
+
+
+def estimated(
+    latents: Tensor | npt.ArrayLike,
+    conditional: Conditional,
+    *,
+    space: Space | None,
+    index: PairIndex | None,
+    seed: int,
+    draws: int,
+    factors: Factors | None,
+) -> RealisedConditional:
+    """Return what :func:`realised_conditional` does, without its warning."""
     check_conditional(conditional)
     check_count(seed, "the seed", 0)
     check_count(draws, "the number of draws", 2)  # a standard deviation takes two
@@ -191,9 +253,10 @@ def realised_conditional(
     anchors = _rows(len(stored), draws, torch_generator(seed, "realised/anchors"))
     targets, positives, distances = matching.pairs(anchors)
     nominal, realised = targets - stored[anchors], stored[positives] - stored[anchors]
-    few = _rows(len(stored), _ANCHORS, torch_generator(seed, "realised/partners"))
+    anchors_alone = min(_ANCHORS, max(1, draws // _DRAWS_FROM_ANCHOR))
+    few = _rows(len(stored), anchors_alone, torch_generator(seed, "realised/partners"))
     _, partners, _ = matching.pairs(few.repeat_interleave(_DRAWS_FROM_ANCHOR))
-    found = RealisedConditional(
+    return RealisedConditional(
         conditional=str(conditional),
         images=len(stored),
         draws=draws,
@@ -202,12 +265,9 @@ def realised_conditional(
         realised_std=_numbers(realised.double().std(dim=0)),
         correlation=_numbers(_correlation(nominal.double(), realised.double())),
         self_match=float((_lengths(nominal, index.scale) < distances).double().mean()),
-        distinct_partners=float(np.mean([len(row.unique()) for row in partners.view(_ANCHORS, -1)])),
+        distinct_partners=float(np.mean([len(row.unique()) for row in partners.view(anchors_alone, -1)])),
         distance=float(distances.double().mean()),
     )
-    if found.is_too_small:
-        warnings.warn(found.advice, UserWarning, stacklevel=2)
-    return found
 
 
 @dataclass(frozen=True)

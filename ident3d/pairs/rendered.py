@@ -83,6 +83,14 @@ class RenderedPairs(StoredPairs):
                 "match pairs with PositivePairs"
             )
         self._positives = positives
+        provenance = getattr(data, "provenance", None)
+        self._conditional = getattr(provenance, "pairs", None) or "the conditional that they were rendered with"
+        self._say()
+
+    @property
+    def realises(self) -> str:
+        """That positives follow the conditional that was asked for."""
+        return f"exact pairs of {len(self.data):,} images: positives follow {self._conditional}"
 
     def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:
         """Return this stream with all images, and their positives, on ``device``.

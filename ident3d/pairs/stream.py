@@ -1,7 +1,9 @@
 """What all streams of positive pairs share: order, workers, ranks, resuming, and images that stay on a device."""
 
 import copy
+import html
 import itertools
+import logging
 import pickle
 import sys
 from abc import ABC, abstractmethod
@@ -14,11 +16,13 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 import torch.distributed as dist
 from jaxtyping import Int64, UInt8
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from ident3d.arguments import check_count
 from ident3d.device import send, usable_device
+from ident3d.display import as_images, contact_sheet, shapes, strip
 from ident3d.factors import Factors
 from ident3d.pairs.transforms import BatchTransform, as_floats, check_dtype, of_pil_images, transformed
 from ident3d.randomness import torch_generator
@@ -38,6 +42,8 @@ __all__ = [
 
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("ident3d.pairs")
 
 
 class PairData(Protocol):
@@ -151,6 +157,49 @@ class PairBatch:
         """Return this batch in memory that processes share, whatever it was in before."""
         return self._each(Tensor.share_memory_)
 
+    def show(self, n: int = 8) -> Image.Image:
+        """Return the first n anchors side by side, each above its positive: a notebook shows them.
+
+        Args:
+            n: how many pairs, 1 or more; all where there are fewer.
+
+        Raises:
+            ValueError: if a transform made something else than colour images.
+        """
+        check_count(n, "the number of pairs", 1)
+        anchors, positives = as_images(self.x[:n]), as_images(self.x_pos[:n])
+        if anchors is None or positives is None:
+            raise ValueError(f"a batch shows images of shape (B, 3, H, W), not {tuple(self.x.shape)}")
+        return contact_sheet([anchors, positives])
+
+    def __repr__(self) -> str:
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "number"}
+        lines = [f"PairBatch {self.number}: {len(self)} pairs on {self.ids.device}", *shapes(tensors)]
+        more = ", ..." if len(self) > _SHOWN else ""
+        lines += [
+            f"  {name}: {', '.join(map(str, ids[:_SHOWN].tolist()))}{more}"
+            for name, ids in (("ids", self.ids), ("ids_pos", self.ids_pos))
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        anchors, positives = as_images(self.x[:_SHOWN]), as_images(self.x_pos[:_SHOWN])
+        head = f"<pre>{html.escape(repr(self))}</pre>"
+        if anchors is None or positives is None:
+            return head
+        values = {"ids": self.ids[:_SHOWN], "ids_pos": self.ids_pos[:_SHOWN]}
+        texts = {name: [str(row) for row in ids.tolist()] for name, ids in values.items()}
+        if self.z.ndim == self.z_pos.ndim == 2:
+            texts |= {
+                f"z[{column}]": [f"{a:.2f} → {b:.2f}" for a, b in zip(*both, strict=True)]
+                for column, both in enumerate(zip(*self._latents_shown(), strict=True))
+            }
+        return head + strip({"x": anchors, "x_pos": positives}, texts)
+
+    def _latents_shown(self) -> tuple[list[list[float]], list[list[float]]]:
+        """Return columns of the latents of the pairs that are shown, of anchors and of positives."""
+        return self.z[:_SHOWN].T.tolist(), self.z_pos[:_SHOWN].T.tolist()
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         held = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "number"}
         changed = {id(tensor): change(tensor) for tensor in {id(t): t for t in held.values()}.values()}
@@ -158,6 +207,7 @@ class PairBatch:
 
 
 _IMAGES_AT_ONCE = 1024
+_SHOWN = 8  # pairs that a notebook shows
 
 
 class ResidentImages:
@@ -296,6 +346,15 @@ class PairStream(IterableDataset[PairBatch], ABC):
         self._end: int | None = None  # the step before which the stream ends
         self._rank, self._ranks = 0, 1
 
+    def __repr__(self) -> str:
+        served = "" if self.dtype is None else f", dtype={self.dtype}"
+        made = f"{type(self).__name__}(batch_size={self.batch_size}, seed={self.seed}{served})"
+        transform = [] if self.transform is None else [f"  transform: {' '.join(repr(self.transform).split())}"]
+        return "\n".join([f"{made} on {self.device}", f"  {self.realises}", *transform])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>{self.batch(0)._repr_html_()}"
+
     def batch(self, number: int) -> PairBatch:
         """Return batch ``number`` of the stream, 0 or larger, whatever was returned before."""
         check_count(number, "the number of a batch", 0)
@@ -390,6 +449,11 @@ class PairStream(IterableDataset[PairBatch], ABC):
             raise ValueError(f"rank is in [0, {world_size}) for {world_size} ranks, not {rank}")
         return self._with(_rank=rank, _ranks=world_size)
 
+    @property
+    @abstractmethod
+    def realises(self) -> str:
+        """What positives of this stream really follow, in a sentence; it is logged once, where the stream is made."""
+
     @abstractmethod
     def on_device(self, device: torch.device | str, *, together: bool = False) -> Self:
         """Return this stream with batches that are made on ``device``.
@@ -476,6 +540,10 @@ class PairStream(IterableDataset[PairBatch], ABC):
             return images
         purpose = f"pairs/transform/{view}/{number}"
         return transformed(self.transform, images, self.seed, purpose, "the transform of the pairs")
+
+    def _say(self, level: int = logging.INFO) -> None:
+        """Log what the positives follow; the last that the constructor of each kind of stream does."""
+        _LOG.log(level, "%s", self.realises)
 
     def _generator(self, purpose: str, number: int) -> torch.Generator:
         return torch_generator(self.seed, f"pairs/{purpose}", number)

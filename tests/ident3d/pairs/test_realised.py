@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ident3d import Factor, Factors, ThreeDIdent, sample_latents
+from ident3d import AugmentedPairs, Factor, Factors, LivePairs, RenderedPairs, ThreeDIdent, sample_latents
 from ident3d.conditionals import Normal
 from ident3d.matching.index import PairIndex
 from ident3d.pairs.matched import PositivePairs
@@ -192,3 +192,37 @@ def test_unusable_arguments_are_refused(changes, error, message):
 def test_too_few_draws_are_refused():
     with pytest.raises(ValueError, match="number of draws is 2 or larger, not 1"):
         realised_conditional(latents(50), Normal(0.1), draws=1)
+
+
+def test_every_source_says_once_what_it_realises(caplog):
+    caplog.set_level("INFO", "ident3d.pairs")
+    data = NumberedImages(600, pairs=True)
+    few = PositivePairs(data, Normal(0.1), 16)
+    enough = PositivePairs(data, Normal(1.0), 16)
+    others = [RenderedPairs(data, 16), AugmentedPairs(data, 16)]
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [text for _, text in said] == [pairs.realises for pairs in (few, enough, *others)]
+    assert [level for level, _ in said] == ["WARNING", "INFO", "INFO", "INFO"]
+    assert "600 images are too few for normal(sigma=0.1): in " in few.realises
+    known = enough.realised_conditional()
+    ratio = np.mean(known.realised_std) / np.mean(known.nominal_std)
+    assert f"positives spread {ratio:.1f}" in enough.realises
+    assert (
+        others[0].realises == "exact pairs of 600 images: positives follow the conditional that they were rendered with"
+    )
+    assert "positives have the latents of their anchors" in others[1].realises
+    for pairs in (few, *others):
+        next(iter(pairs.loader()))
+        pairs.on_device("cpu").shard(0, 2).from_step(3).batch(0)
+    assert len(caplog.records) == 4
+
+
+def test_pairs_of_a_rendered_dataset_name_their_conditional(native_pairs):
+    data = ThreeDIdent(native_pairs.root)
+    assert data.provenance.pairs in RenderedPairs(data, 4).realises
+
+
+def test_live_pairs_say_that_they_are_exact():
+    pytest.importorskip("warp")
+    pairs = LivePairs(Normal(0.1), 4, resolution=16, device="cpu")
+    assert pairs.realises.startswith("live images, all fresh: positives follow normal(sigma=0.1) on Box(dim=10")
