@@ -1,10 +1,13 @@
 """Fetching the published 3DIdent archives."""
 
+import contextlib
 import logging
 import re
 import shutil
+import socket
 import stat
 import tarfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import requests
+import requests.adapters
 import urllib3
+import urllib3.connection
 from tqdm import tqdm
 
 from ident3d.codec import loads
@@ -165,7 +170,7 @@ def download_kitti_masks(root: str | Path, *, host: str = "https://zenodo.org") 
 def _recorded_md5(url: str, name: str) -> str:
     """Return the MD5 checksum of a file of a record, from the record's own description."""
     try:
-        with requests.get(url, timeout=_TIMEOUT_S, stream=True) as answer:
+        with _session() as session, session.get(url, timeout=_TIMEOUT_S, stream=True) as answer:
             if not answer.ok:
                 raise _refused(url, answer)
             content = b""
@@ -264,6 +269,7 @@ _MOST_BYTES = 2**38  # of one file: a server that tells no length might never en
 _POOCH = re.compile(r"tmp[a-z0-9_]{8}")  # what tempfile names its files
 _PACE_S = 120.0
 _LEAST_BYTES = 1 << 17  # that arrive in that time, or the connection counts as broken
+_ANSWER_S = 120.0  # in which an answer's headers come; the timeout above is of each byte of them
 
 
 def remote_size(url: str) -> int | None:
@@ -273,7 +279,10 @@ def remote_size(url: str) -> int | None:
         DatasetError: if the server has no such file.
     """
     try:
-        with requests.head(url, headers=_HEADERS, timeout=_TIMEOUT_S, allow_redirects=True) as answer:
+        with (
+            _session() as session,
+            session.head(url, headers=_HEADERS, timeout=_TIMEOUT_S, allow_redirects=True) as answer,
+        ):
             if answer.status_code in {404, 410}:
                 raise _refused(url, answer)
             return _number(answer.headers, "Content-Length") if answer.ok else None
@@ -332,7 +341,7 @@ class ResumingDownloader:
     def _attempt(self, url: str) -> None:
         start = self._size()
         headers = _HEADERS | ({"Range": f"bytes={start}-"} if start else {})
-        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
+        with _session() as session, session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
             if answer.status_code == requests.codes.requested_range_not_satisfiable:
                 if answer.headers.get("Content-Range") == f"bytes */{start}":
                     return  # all of it was there already
@@ -375,14 +384,93 @@ class _TooSlowError(requests.Timeout):
     """The server sends so little that the download would never end."""
 
 
+@contextlib.contextmanager
+def _within(connection: socket.socket, seconds: float) -> Iterator[None]:
+    """Break a connection off at the end of this time, so that what waits for it ends.
+
+    Raises:
+        TimeoutError: if it was broken off.
+    """
+    expired = threading.Event()
+
+    def break_off() -> None:
+        expired.set()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # TLS would wait for the other side
+
+    timer = threading.Timer(seconds, break_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if expired.is_set():  # and what was read until then only looks whole
+            raise TimeoutError(f"no answer was complete within {seconds:g} seconds")
+
+
+class _Watched:
+    """A connection whose answer's headers come within a time, however they come."""
+
+    sock: socket.socket
+    watched: socket.socket
+
+    def getresponse(self) -> Any:
+        self.watched = self.sock
+        with _within(self.watched, _ANSWER_S):
+            return super().getresponse()  # type: ignore[misc]  # of the connection that this is mixed into
+
+
+class _PlainConnection(_Watched, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _SecureConnection(_Watched, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class _WatchedAdapter(requests.adapters.HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: Any, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+_POOLS = {"http": _PlainPool, "https": _SecurePool}
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _WatchedAdapter())
+    return session
+
+
 def _chunks(answer: requests.Response) -> Iterator[bytes]:
     """Yield what arrives as it arrives; requests itself waits until a chunk is full, however long that takes."""
     arrived, since = 0, time.monotonic()
+    connection = answer.raw.connection  # None where nothing is left to read
     while True:
+        watched = _within(connection.watched, _PACE_S) if isinstance(connection, _Watched) else contextlib.nullcontext()
         try:
-            chunk = answer.raw.read1(_CHUNK)
+            with watched:
+                chunk = answer.raw.read1(_CHUNK)
         except urllib3.exceptions.HTTPError as error:
             raise requests.ConnectionError(str(error)) from error
+        except TimeoutError as error:
+            raise _TooSlowError(str(error)) from error
         if not chunk:
             return
         yield chunk

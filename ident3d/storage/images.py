@@ -70,9 +70,9 @@ def decode(encoded: bytes, what: str) -> npt.NDArray[np.uint8]:
     if pixels is not None:
         return pixels
     try:
+        _check_webp(encoded)
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise ValueError(f"{image.width}x{image.height} pixels are more than the {MOST_PIXELS:,} that are read")
+            _check_size(image.width, image.height)
             if image.mode in _DEEP:
                 return _from_16_bits(np.asarray(image))
             return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
@@ -91,6 +91,7 @@ def check_integrity(encoded: bytes, what: str) -> None:
         DatasetError: if a checksum is not that of its bytes.
     """
     try:
+        _check_webp(encoded)
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
             image.verify()
     except _UNREADABLE as error:
@@ -156,6 +157,27 @@ def _decode_own(encoded: bytes) -> npt.NDArray[np.uint8] | None:
     if (rows[:, 0] != _SUB).any():
         return None
     return np.add.accumulate(rows[:, 1:].reshape(height, width, 3), axis=1, dtype=np.uint8)
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise ValueError(f"{width}x{height} pixels are more than the {MOST_PIXELS:,} that are read")
+
+
+def _check_webp(encoded: bytes) -> None:
+    """Raise ValueError for a WebP of too many pixels: Pillow makes room for two images of them when it opens one."""
+    if encoded[:4] != b"RIFF" or encoded[8:12] != b"WEBP":
+        return
+    kind, sizes = encoded[12:16], int.from_bytes(encoded[24:30], "little")
+    if kind == b"VP8X":  # 24 bits each, of the canvas that all frames lie in
+        width, height = (sizes & 0xFFFFFF) + 1, (sizes >> 24) + 1
+    elif kind == b"VP8L":  # 14 bits each
+        sizes = int.from_bytes(encoded[21:25], "little")
+        width, height = (sizes & 0x3FFF) + 1, (sizes >> 14 & 0x3FFF) + 1
+    else:
+        sizes = int.from_bytes(encoded[26:30], "little")
+        width, height = sizes & 0x3FFF, sizes >> 16 & 0x3FFF
+    _check_size(width, height)
 
 
 def _from_16_bits(grey: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

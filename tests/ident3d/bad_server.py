@@ -17,6 +17,8 @@ class Server(http.server.ThreadingHTTPServer):
         statuses: for the coming requests, a status to refuse with; None does not.
         lengths: whether it tells how long a file is.
         drips: for the coming requests, seconds between one byte and the next; None sends all at once.
+        slow_headers: how many of the coming answers have headers that drip in the same way.
+        slow_sizes: how many of the coming answers come in chunks, the size of whose first drips.
         asked: (method, path, range) of every request so far.
     """
 
@@ -24,6 +26,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.ranges, self.cuts, self.statuses, self.asked = {}, True, [], [], []
         self.lengths, self.drips = True, []
+        self.slow_headers = self.slow_sizes = 0
 
     @property
     def url(self):
@@ -55,6 +58,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if self.server.slow_headers:
+            self.server.slow_headers -= 1
+            self.wfile.write(b"HTTP/1.0 200 OK\r\n")
+            self._drip(b"X-Nothing: " + 100 * b"x", 0.05)
+            return
+        if body and self.server.slow_sizes:
+            self.server.slow_sizes -= 1
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            self._drip(100 * b"0", 0.05)
+            return
         self.send_response(206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
@@ -69,7 +82,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(data[start:] if cut is None else data[start : start + cut])
 
     def _drip(self, data, seconds):
-        for k in range(20):
+        for k in range(min(40, len(data))):
             try:
                 self.wfile.write(data[k : k + 1])
             except OSError:

@@ -191,6 +191,24 @@ def test_a_server_that_drips_is_given_up_and_what_came_is_kept(source, server, t
     assert 0 < (tmp_path / "root" / "3dident_train.tar.part").stat().st_size < 200
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    for name in ("_ANSWER_S", "_PACE_S"):
+        monkeypatch.setattr(ident3d.download, name, 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("what", ["slow_headers", "slow_sizes"])
+def test_headers_and_sizes_of_chunks_that_drip_are_given_up(source, server, tmp_path, waits, what):
+    setattr(server, what, 2)
+    download_published(tmp_path / "root", ["train"], source=server.url)
+    assert len(ThreeDIdent(tmp_path / "root")) == 12
+    setattr(server, what, 100)
+    with pytest.raises(DatasetError, match="stopped at 0 bytes"):
+        download_published(tmp_path / "other", ["train"], source=server.url)
+    assert waits[-4:] == [1, 3, 7, 15]
+
+
 def test_a_file_of_unknown_length_is_fetched_and_one_without_an_end_is_not(source, server, tmp_path, monkeypatch):
     server.lengths = False
     download_published(tmp_path / "root", ["train"], source=server.url)

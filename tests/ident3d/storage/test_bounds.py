@@ -1,6 +1,7 @@
 """Files that take more memory or time than they say: every one is refused, soon, and in little memory."""
 
 import contextlib
+import io
 import os
 import struct
 import subprocess
@@ -11,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from ident3d.errors import DatasetError
 from ident3d.storage.decoded import source_signature
-from ident3d.storage.images import MAX_IMAGE_BYTES, MOST_PIXELS, decode, encode_png
+from ident3d.storage.images import MAX_IMAGE_BYTES, MOST_PIXELS, check_integrity, decode, encode_png
 from ident3d.storage.native import NativeSplit, ShardReader, schema
 from ident3d.storage.published import PublishedSplit
 from ident3d.storage.verification import verify
@@ -134,3 +136,21 @@ def test_what_is_no_file_is_a_fault_and_not_waited_for(published, native, kind, 
 def test_an_image_of_ours_is_read_after_all_of_that():
     pixels = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
     np.testing.assert_array_equal(decode(encode_png(pixels), "it"), pixels)
+
+
+@pytest.mark.parametrize("kind", ["VP8 ", "VP8L", "VP8X"])
+@pytest.mark.parametrize("read", [decode, check_integrity])
+def test_a_webp_of_too_many_pixels_is_not_opened(monkeypatch, kind, read):
+    file = io.BytesIO()
+    options = {"VP8 ": {}, "VP8L": {"lossless": True}, "VP8X": {"exif": b"Exif\0\0"}}[kind]
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, "WEBP", **options)
+    encoded = bytearray(file.getvalue())
+    assert encoded[12:16] == kind.encode()
+    read(bytes(encoded), "here")
+    place, size = {"VP8 ": (26, 2 * struct.pack("<H", 9000)), "VP8L": (21, struct.pack("<I", 8999 << 14 | 8999))}.get(
+        kind, (24, 2 * struct.pack("<I", 8999)[:3])
+    )
+    encoded[place : place + len(size)] = size
+    monkeypatch.setattr(Image, "open", None)  # which makes room for two such images
+    with pytest.raises(DatasetError, match="9000x9000 pixels are more than the 67,108,864 that are read"):
+        read(bytes(encoded), "here")
