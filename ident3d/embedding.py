@@ -87,6 +87,7 @@ def embed(
     *,
     device: torch.device | str | None = None,
     batch_size: int = _BATCH_SIZE,
+    tick: Callable[[int], object] = lambda _: None,
 ) -> Float32[npt.NDArray[np.float32], "n d"]:
     """Embed every image of a dataset.
 
@@ -97,6 +98,7 @@ def embed(
         data: the images. Its own transform is applied, if it has one; bytes that it makes are scaled to [0, 1], too.
         device: where the encoder takes its images; where None, where a module's parameters are, and the CPU for others.
         batch_size: number of images at once.
+        tick: called with the number of images that were embedded since the last call.
 
     Returns:
         (N, d) float32, in the order of the rows.
@@ -129,6 +131,7 @@ def embed(
                     f"the encoder gives shape {tuple(found.shape)} for {len(rows)} images; expected ({len(rows)}, d)"
                 )
             parts.append(found.float().cpu())
+            tick(len(rows))
     return torch.cat(parts).numpy()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,5 +63,9 @@ class Embed:
             found = {"name": about.name, "revision": about.revision, "fingerprint": about.fingerprint}
             write_json({"submission": str(self.out), **found, "rows": rows, "dimensions": width})
         else:
-            sys.stdout.write(f"{self.out}\n")
+            rows, width = written.embeddings[0].shape
+            again = shlex.quote(str(self.out))
+            sys.stdout.write(
+                f"{self.out}: {rows:,} x {width} embeddings of the split {self.split}; next: ident3d validate {again}\n"
+            )
         return EXIT_OK

@@ -41,5 +41,5 @@ class Export:
         if self.json:
             write_json(exported)
         else:
-            sys.stdout.write(f"{self.out}\n")
+            sys.stdout.write(f"{self.out}: the encoder of {self.run_folder}\n")
         return EXIT_OK

@@ -24,8 +24,9 @@ from baselines.synthetic.experiments import Experiment
 from baselines.synthetic.networks import Initialisation, MixingNetwork, StackedEncoder
 from baselines.training.checkpoint import DivergedError, load_checkpoint, load_optimiser, load_state, save_checkpoint
 from baselines.training.evaluation import score_factors
-from baselines.training.progress import ProgressBar, Schedule
+from baselines.training.progress import Schedule
 from ident3d.metrics import plain_factors
+from ident3d.progress import ProgressBar
 from ident3d.randomness import torch_generator
 
 __all__ = [
@@ -272,7 +273,7 @@ def train(
             share = progress.schedule.share(position)
             if progress.are_scores_due(position):
                 progress.record(_scores_now(runs, progress), position)
-                bar.update(int(100 * share))
+                bar.reach(int(100 * share))
                 bar.show({metric: fmean(progress.history[-1].mean(metric)) for metric in ("r2", "mcc")})
             if share >= 1:
                 break

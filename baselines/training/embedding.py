@@ -24,6 +24,7 @@ from baselines.training.run import Run
 from ident3d import Submission, ThreeDIdent
 from ident3d.embedding import embed as embed_images
 from ident3d.embedding import load_encoder
+from ident3d.progress import ProgressBar
 from ident3d.submission import Compute, Metadata
 
 __all__ = ["embed"]
@@ -69,7 +70,8 @@ def embed(
     data = ThreeDIdent(root, split=split)
     with place(device) as placement:
         encode, known = _load(encoder, len(data.factors), seed, placement.device)
-        embeddings = embed_images(encode, data, device=placement.device)
+        with ProgressBar(len(data), unit="images", label=f"embedding {split}") as bar:
+            embeddings = embed_images(encode, data, device=placement.device, tick=bar.update)
     given = {_FIELDS.get(name, name): getattr(about, name) for name in _DESCRIPTIONS}
     metadata = Metadata(
         **known | {name: value for name, value in given.items() if value is not None},

@@ -21,9 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 from baselines.training.checkpoint import Checkpoint, DivergedError, load_optimiser, load_state
 from baselines.training.objective import TrainedModel
 from baselines.training.placement import Placement
-from baselines.training.progress import Clock, ProgressBar, Schedule
+from baselines.training.progress import Clock, Estimate, Schedule
 from ident3d.embedding import as_input
 from ident3d.errors import Ident3DError
+from ident3d.progress import ProgressBar
 
 __all__ = ["Batch", "Prefetcher", "Trainer", "WritesMetrics"]
 
@@ -235,12 +236,15 @@ class Trainer:
         self.model.train()
         first, losses = self.step, list[Tensor]()
         bar = ProgressBar(steps, self.step, shown=_SHOWN, quiet=not self._writes)
+        estimate = Estimate(steps - first, self.placement.device.type.upper())
         with bar, self._prefetcher(batches) as prefetcher, _fastest_convolutions():
             clock = Clock()
             for batch in prefetcher:
                 losses.append(self._one_step(forward, batch))
                 self.step += 1
                 bar.update()
+                if self._writes:
+                    estimate.count(losses[-1].item)
                 saves = schedule.is_due(intervals.checkpoint_every, self.step)
                 evaluates = schedule.is_due(intervals.evaluate_every, self.step)
                 if saves or evaluates or schedule.is_due(intervals.log_every, self.step):

@@ -1,31 +1,29 @@
-"""Progress of a training: the schedule, the progress bar, the clock, and the logbook of metrics.
-
-The bar and the logbook take numbers by name; the names are up to the training.
-"""
+"""Progress of a training: the schedule, the estimate of its time, the clock, and the logbook of metrics."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from baselines.training.options import Intervals
 from ident3d.codec import read_file
 from ident3d.files import write_text
+from ident3d.progress import duration
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
-    from tqdm import tqdm
 
-__all__ = ["Clock", "Logbook", "ProgressBar", "Schedule", "read_metrics"]
+__all__ = ["Clock", "Estimate", "Logbook", "Schedule", "read_metrics"]
 
+_LOG = logging.getLogger("ident3d.baselines")
+_LONG_SECONDS = 600.0
 _ROUNDING = 1e-9  # of an interval, by which rounding may miss a multiple of it
 
 
@@ -64,55 +62,39 @@ class Schedule:
         return math.floor(position / every + _ROUNDING) > math.floor(last / every + _ROUNDING)
 
 
-class ProgressBar:
-    """A progress bar with metrics; hidden without a terminal or without tqdm. A context manager.
+class Estimate:
+    """Says, after the first steps of a training, how long all of them will take, if that is long.
 
     Args:
-        total: count at the end.
-        done: count at the start.
-        unit: what is counted.
-        label: text before the bar.
-        shown: labels of the metrics to show, by name.
-        quiet: whether to show nothing at all.
-        stays: whether the bar stays on the terminal when it is closed.
+        steps: steps to do.
+        device: what they are done on, in words.
     """
 
-    def __init__(
-        self,
-        total: int,
-        done: int = 0,
-        *,
-        unit: str = "step",
-        label: str | None = None,
-        shown: Mapping[str, str] | None = None,
-        quiet: bool = False,
-        stays: bool = True,
-    ) -> None:
-        self._bar: tqdm[Any] | None = None
-        self._labels = dict(shown or {})
-        self._last: dict[str, str] = {}
-        if not quiet and sys.stderr.isatty() and find_spec("tqdm") is not None:
-            from tqdm import tqdm
+    _BEFORE, _MEASURED = 2, 3  # the first steps choose algorithms and allocate memory
 
-            self._bar = tqdm(total=total, initial=done, unit=unit, desc=label, leave=stays)
+    def __init__(self, steps: int, device: str) -> None:
+        self._steps, self._device = steps, device
+        self._count, self._start = 0, 0.0
 
-    def __enter__(self) -> Self:
-        return self
+    def count(self, wait: Callable[[], object]) -> None:
+        """Count a step.
 
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def update(self, done: int | None = None) -> None:
-        """Count one more, or set the count."""
-        if self._bar is not None:
-            self._bar.update(1 if done is None else done - self._bar.n)
-
-    def show(self, metrics: Mapping[str, float]) -> None:
-        """Update the metrics that are shown; the others are ignored."""
-        self._last |= {label: f"{metrics[name]:.4g}" for name, label in self._labels.items() if name in metrics}
-        if self._bar is not None:
-            self._bar.set_postfix(self._last)
+        Args:
+            wait: waits until the step is done, which a device may do later than it is asked to.
+        """
+        self._count += 1
+        if self._count == self._BEFORE:
+            wait()
+            self._start = time.perf_counter()
+        elif self._count == self._BEFORE + self._MEASURED:
+            wait()
+            seconds = (time.perf_counter() - self._start) / self._MEASURED
+            left = seconds * (self._steps - self._count)
+            if left > _LONG_SECONDS:
+                _LOG.info(
+                    "about %s for %s steps on this %s, at %.3g s a step; --steps and --batch-size shorten it",
+                    duration(left), f"{self._steps:,}", self._device, seconds,
+                )  # fmt: skip
 
 
 class Clock:

@@ -4,11 +4,11 @@ import sys
 from dataclasses import dataclass
 
 import tyro
-from tqdm import tqdm
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
+from ident3d.progress import ProgressBar
 from ident3d.storage.layouts import resolve_root, splits_of
-from ident3d.storage.verification import verify
+from ident3d.storage.verification import images_to_verify, verify
 
 __all__ = ["Verify"]
 
@@ -36,7 +36,7 @@ class Verify:
     def run(self) -> int:
         """Verify; return the exit status."""
         folder = resolve_root(self.root)
-        with tqdm(unit="row", unit_scale=True, disable=None) as bar:
+        with ProgressBar(images_to_verify(folder), unit="images", label="verifying") as bar:
             found = verify(folder, bar.update, pairs=self.pairs)
         splits = list(splits_of(folder))
         if self.json:

@@ -16,6 +16,7 @@ from ident3d.factors import Factors
 from ident3d.latents import check_latents, sample_latents
 from ident3d.marginals import Marginal
 from ident3d.pairs.stream import PairBatch, PairStream, made
+from ident3d.progress import ProgressBar
 from ident3d.spaces import FactorSpace, Space
 
 if TYPE_CHECKING:
@@ -243,8 +244,6 @@ class LivePool:
         grid: int | str = "standard",
         latents: Any = None,
     ) -> None:
-        from tqdm import tqdm
-
         from ident3d.live import LiveRenderer
 
         check_count(n, "the number of images", 1)
@@ -257,9 +256,11 @@ class LivePool:
             raise ValueError(f"expected {n} rows of latents, not {len(self.latents)}")
         self._pixels = torch.empty((n, resolution, resolution, 3), dtype=torch.uint8, device=self.device)
         starts = range(0, n, _IMAGES_AT_ONCE)
-        for start in tqdm(starts, "live images", unit_scale=_IMAGES_AT_ONCE, leave=False, disable=None):
-            part = slice(start, start + _IMAGES_AT_ONCE)
-            self._pixels[part] = renderer.render(self.latents[part]).permute(0, 2, 3, 1)
+        with ProgressBar(n, unit="images", label="live images", stays=False) as bar:
+            for start in starts:
+                part = slice(start, start + _IMAGES_AT_ONCE)
+                self._pixels[part] = renderer.render(self.latents[part]).permute(0, 2, 3, 1)
+                bar.reach(min(start + _IMAGES_AT_ONCE, n))
 
     def __len__(self) -> int:
         return len(self.latents)

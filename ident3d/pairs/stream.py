@@ -5,11 +5,9 @@ import html
 import itertools
 import logging
 import pickle
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -25,6 +23,7 @@ from ident3d.device import send, usable_device
 from ident3d.display import as_images, contact_sheet, shapes, strip
 from ident3d.factors import Factors
 from ident3d.pairs.transforms import BatchTransform, as_floats, check_dtype, of_pil_images, transformed
+from ident3d.progress import ProgressBar
 from ident3d.randomness import torch_generator
 
 __all__ = [
@@ -260,10 +259,11 @@ def _first_image(data: PairData) -> Tensor:
 
 def _decoded(data: PairData, device: torch.device, *, together: bool) -> Tensor:
     pixels = torch.empty((len(data), *_first_image(data).shape[1:]), dtype=torch.uint8, device=device)
-    starts = range(0, len(data), _IMAGES_AT_ONCE)
-    for start in _with_bar(starts, f"images to {device}"):
-        rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)), dtype=torch.int64, device="cpu")
-        pixels[rows[0] : rows[-1] + 1] = _decoded_together(data, rows, device) if together else data.pixels(rows)
+    with ProgressBar(len(data), unit="images", label=f"images to {device}") as bar:
+        for start in range(0, len(data), _IMAGES_AT_ONCE):
+            rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)), dtype=torch.int64, device="cpu")
+            pixels[rows[0] : rows[-1] + 1] = _decoded_together(data, rows, device) if together else data.pixels(rows)
+            bar.update(len(rows))
     return pixels
 
 
@@ -276,14 +276,6 @@ def _decoded_together(data: PairData, rows: Tensor, device: torch.device) -> Ten
     parts = [torch.empty_like(own) for _ in range(ranks)]
     dist.all_gather(parts, own)
     return torch.cat(parts)[: len(rows)]
-
-
-def _with_bar(starts: Iterable[int], label: str) -> Iterable[int]:
-    if not sys.stderr.isatty() or find_spec("tqdm") is None:
-        return starts
-    from tqdm import tqdm
-
-    return tqdm(starts, desc=label, unit_scale=_IMAGES_AT_ONCE)
 
 
 def check_memory(sources: Iterable[PairData], device: torch.device) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock
-from tqdm import tqdm
 
 from ident3d.arguments import check_count
 from ident3d.errors import DatasetError
 from ident3d.files import check_disk_space
+from ident3d.progress import ProgressBar
 from ident3d.storage.decoded import (
     CACHE_FOLDER,
     CacheRecord,
@@ -94,7 +94,7 @@ def _write(source: StoredDataset, place: Path, to: Target, rows_per_shard: int) 
     images = source.rows * (2 if source.has_positives and to != "published" else 1)
     if to == "decoded":
         check_disk_space(place.parent, images * 3 * source.manifest.resolution**2, "decoding the images")
-    with tqdm(total=images, unit=" images", desc=f"converting to {to}", disable=None) as bar:
+    with ProgressBar(images, unit="images", label=f"converting to {to}") as bar:
         _make(place, lambda folder: writers[to](source, folder, bar.update))
 
 

@@ -13,16 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ident3d.codec import read_file, unsealed
-from ident3d.errors import DatasetError, NotLoadedError
+from ident3d.errors import DatasetError, Ident3DError, NotLoadedError
 from ident3d.files import sha256_of
 from ident3d.latents import check_latents, latents_sha256, sample_latents
 from ident3d.storage.card import CARD_NAME, card_fault, is_card_as_composed
 from ident3d.storage.decoded import CACHE_FOLDER, CacheRecord
 from ident3d.storage.images import check_integrity, decode
 from ident3d.storage.layouts import LAYOUTS, no_dataset, resolve_root
-from ident3d.storage.manifest import DATA_FOLDER, MANIFEST_NAME, Manifest, ShardRecord, shard_paths
-from ident3d.storage.native import ShardReader
-from ident3d.storage.published import CHECKSUMS, read_checksums
+from ident3d.storage.manifest import (
+    DATA_FOLDER,
+    MANIFEST_NAME,
+    Manifest,
+    ShardRecord,
+    native_splits,
+    shard_paths,
+)
+from ident3d.storage.native import NativeSplit, ShardReader
+from ident3d.storage.published import CHECKSUMS, PublishedSplit, published_splits, read_checksums
 from ident3d.storage.split import StoredSplit
 
 if TYPE_CHECKING:  # it loads torch, which most datasets are verified without
@@ -31,6 +38,7 @@ if TYPE_CHECKING:  # it loads torch, which most datasets are verified without
 __all__ = [
     "VerificationReport",
     "images_faults",
+    "images_to_verify",
     "latents_faults",
     "names_faults",
     "positives_conditional",
@@ -250,6 +258,21 @@ class VerificationReport:
     def is_sound(self) -> bool:
         """Whether everything was checked, and nothing is wrong."""
         return not self.faults and not self.unchecked
+
+
+def images_to_verify(root: str | Path) -> int | None:
+    """Return how many images :func:`verify` looks at, for a progress bar; None where a fault hides it.
+
+    Args:
+        root: the dataset's folder, or "sample".
+    """
+    folder = resolve_root(root)
+    try:
+        native = [NativeSplit(folder, split) for split in native_splits(folder)]
+        stored = [PublishedSplit(folder, split) for split in published_splits(folder)]
+    except (OSError, ValueError, Ident3DError):
+        return None
+    return sum(len(one.ids) * (1 if one.positives is None else 2) for one in (*native, *stored))
 
 
 def verify(

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
-
 from ident3d.errors import DatasetError
 from ident3d.files import check_disk_space
+from ident3d.progress import ProgressBar
 from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
 from render.blender.pool import PoolSpec
@@ -237,17 +235,6 @@ class _Run:
             opened.journal.close()
 
 
-class _Bar(tqdm):  # type: ignore[type-arg]  # it is generic in its stubs alone
-    """A progress bar whose rate counts only the images that were rendered."""
-
-    def skip(self, n: int) -> None:
-        """Count images that are kept from an earlier run."""
-        if not self.disable:
-            self.initial += n
-            self.n += n
-            self.last_print_n += n
-
-
 def _count(shards: Sequence[Shard]) -> int:
     return sum(len(shard.images) for shard in shards)
 
@@ -300,7 +287,7 @@ def _render(
         "denoiser": "none" if plan.images.quality.denoiser is None else "OpenImageDenoise",
     }
     try:
-        with logging_redirect_tqdm(), _Bar(total=_count(shards), unit="image", smoothing=0.05, disable=None) as bar:
+        with ProgressBar(_count(shards), unit="images") as bar:
             return render_shards(writer, plan, shards, renderer, made_by=made_by, progress=bar)
     except KeyboardInterrupt:
         _LOG.warning("stopped; finished images are kept, and the same command resumes the run")

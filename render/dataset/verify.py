@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ident3d.arguments import check_count
 from ident3d.errors import DatasetError
+from ident3d.progress import ProgressBar
 from ident3d.randomness import generator
 from ident3d.storage.images import decode
 from ident3d.storage.layouts import resolve_root
@@ -164,7 +165,9 @@ def compare(root: Path, spec: ImageSpec, images: list[ImageId], renderer: Render
         return row
 
     found = {}
-    for image, png in renderer.render(spec.job(image, stored_latents(image)) for image in images):
-        stored = stored_images(image).pixels(rows[image.split][image.row])
-        found[image] = Comparison(image, psnr(stored, decode(png, f"the new image of {image}")))
+    with ProgressBar(len(images), unit="images", label="rendering again") as bar:
+        for image, png in renderer.render(spec.job(image, stored_latents(image)) for image in images):
+            stored = stored_images(image).pixels(rows[image.split][image.row])
+            found[image] = Comparison(image, psnr(stored, decode(png, f"the new image of {image}")))
+            bar.update()
     return [found[image] for image in images]
