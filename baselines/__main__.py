@@ -1,5 +1,6 @@
 """The command line of the baselines: ``python -m baselines``."""
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -35,4 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # A batch system ends a job with SIGTERM. It is handled like Ctrl-C, which says what is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

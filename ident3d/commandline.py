@@ -3,13 +3,15 @@
 A command is a frozen dataclass of options with a ``run`` method; its docstring and the field docs are its help, and the
 docstring ends with a section "Examples:" of command lines that can be typed as they are. A command that takes names of
 a registry says so in a class variable ``completions``: from an option, or from "" for the first argument, to a function
-that returns the names. All programs answer ``--version``. Exit status 0: done; 1: the work failed, or the answer is no;
-2: the command line or its input is not usable; 130: ended by Ctrl-C. With ``--json`` there is one JSON document on the
+that returns the names. All programs answer ``--version``. A command with an option ``config`` takes a TOML file of its
+options; those on the command line come first. Exit status 0: done; 1: the work failed, or the answer is no; 2: the
+command line or its input is not usable; 130: ended by Ctrl-C. With ``--json`` there is one JSON document on the
 standard output and nothing else; messages go to the standard error. Names from files and folders are shown by commands
 as they are: what could steer a terminal is escaped here, for all of them.
 """
 
 import contextlib
+import dataclasses
 import inspect
 import io
 import json
@@ -19,12 +21,14 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TextIO, Union
+from typing import Annotated, Any, Protocol, TextIO, Union, cast, get_type_hints
 
 import tyro
 
 import ident3d
+from ident3d.codec import from_json, read_file
 from ident3d.errors import Ident3DError
 
 __all__ = [
@@ -37,7 +41,9 @@ __all__ = [
     "STYLE",
     "Command",
     "Commands",
+    "as_toml",
     "completion_script",
+    "configured",
     "examples_of",
     "main",
     "parse",
@@ -243,9 +249,93 @@ def parse(program: str, description: str, commands: Commands, arguments: Sequenc
     overview = _overview(program, description, commands)
     kind: Any
     named = {other: member for other, member in commands.items() if other}
-    kind = commands[""] if "" in commands and (name not in commands or not named) else _union(named, whole=name)
+    default = _default_of(commands.get(name, commands.get("")), arguments)
+    if "" in commands and (name not in commands or not named):
+        own: Any = commands[""]
+        extra = {} if default is None else {"default": default}
+        found: Command = tyro.cli(own, prog=program, description=overview, args=arguments, config=STYLE, **extra)
+        return found
+    kind = _union(named, whole=name, default=default)
     command: Command = tyro.cli(kind, prog=program, description=overview, args=arguments, config=STYLE)
     return command
+
+
+def configured(kind: type[Any], path: Path) -> Any:
+    """Return a command with the options that a TOML file holds, under the names that the command line has for them.
+
+    Args:
+        kind: the class of the command, or of a group of its options.
+        path: the file. An option that it lacks has its default, and is asked for on the command line if it has none.
+
+    Raises:
+        ValueError: if the file is not TOML, or an option is unknown or of another kind; every fault is named.
+        FileNotFoundError: if there is no such file.
+    """
+    data = read_file(path, "correct it, or leave --config out")
+    given = {name.replace("-", "_"): value for name, value in data.items()}
+    faults = list[str]()
+    found = _with_values(kind, given, faults)
+    for name in given:
+        close = get_close_matches(name, [option.name for option in _options(kind)], n=1)
+        faults.append(f"{name}: there is no such option" + (f"; did you mean {close[0]}?" if close else ""))
+    if faults:
+        raise ValueError("\n  - ".join([f"{path} cannot be used:", *faults]))
+    return found
+
+
+def as_toml(options: Mapping[str, Any]) -> str:
+    """Return options as the text of a file for ``--config``; those that are None or empty are left out."""
+    lines = [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in options.items()
+        if value is not None and value != []
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _default_of(kind: type[Any] | None, arguments: Sequence[str]) -> Any:
+    """Return a command with the options of the file that --config names; None where the command line names none."""
+    if kind is None or not any(option.name == "config" for option in _options(kind)):
+        return None
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == "--config" and following:
+            return configured(kind, Path(following))
+        if word.startswith("--config="):
+            return configured(kind, Path(word.partition("=")[2]))
+    return None
+
+
+def _with_values(kind: type[Any], given: dict[str, Any], faults: list[str]) -> Any:
+    """Return an instance of a class of options with the given values, which are taken out of ``given``."""
+    hints = get_type_hints(kind)
+    values = dict[str, Any]()
+    for option in dataclasses.fields(kind):
+        hint = hints[option.name]
+        if dataclasses.is_dataclass(hint):
+            values[option.name] = _with_values(cast("type[Any]", hint), given, faults)
+        elif option.name in given:
+            try:
+                values[option.name] = from_json(hint, given.pop(option.name), option.name)
+            except ValueError as error:
+                faults.append(str(error))
+                values[option.name] = tyro.MISSING
+        elif option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING:
+            values[option.name] = tyro.MISSING
+    try:
+        return kind(**values)
+    except (ValueError, TypeError) as error:
+        faults.append(str(error))
+        return None
+
+
+def _options(kind: type[Any]) -> Iterator[dataclasses.Field[Any]]:
+    """Yield the options of a command, those of its groups included."""
+    hints = get_type_hints(kind)
+    for option in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[option.name]):
+            yield from _options(cast("type[Any]", hints[option.name]))
+        else:
+            yield option
 
 
 def examples_of(kind: type[Command]) -> tuple[str, ...]:
@@ -264,10 +354,10 @@ def write_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _union(kinds: Commands, whole: str) -> Any:
-    """Return the union of commands, with the whole help of one of them."""
+def _union(kinds: Commands, whole: str, default: Any) -> Any:
+    """Return the union of commands, with the whole help of one of them, and its default."""
     members = [
-        Annotated[kind, tyro.conf.subcommand(name, description=_help_of(kind, whole=name == whole))]
+        Annotated[kind, tyro.conf.subcommand(name, **_described(kind, whole=name == whole, default=default))]
         for name, kind in kinds.items()
     ]
     return Union[tuple(members)]  # noqa: UP007 - the members are data
@@ -297,6 +387,11 @@ def _overview(program: str, description: str, commands: Commands) -> str:
             f"  source <({whole} {COMPLETION[0]} bash)",
         ]
     )
+
+
+def _described(kind: type[Command], *, whole: bool, default: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": _help_of(kind, whole=whole)}
+    return described | {"default": default} if whole and default is not None else described
 
 
 def _help_of(kind: type[Command], *, whole: bool) -> str:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from baselines.training.options import TrainingOptions
-from ident3d.commandline import EXIT_OK, write_json
+from ident3d.commandline import EXIT_OK, as_toml, write_json
 
 if TYPE_CHECKING:
     from baselines.recipes import Recipe
 
 __all__ = ["Train"]
+
+_LOG = logging.getLogger("ident3d.baselines")
+
+_OF_RECIPES = (
+    *("steps", "batch_size", "learning_rate", "loss_learning_rate", "conditional", "space"),
+    *("p", "temperature", "initial_precision", "loss", "encoder"),
+)
 
 
 def _recipes() -> Iterable[str]:
@@ -44,7 +55,8 @@ class Train:
     simclr, supervised) and AnInfoNCE against InfoNCE, with one learned scale for all coordinates, on anisotropic pairs:
     on a sphere of four latents (aninfonce-sphere, infonce-sphere-isotropic, on live images), and in a box
     (aninfonce-box, infonce-box-isotropic; with -exact at the end for pairs rendered as pairs). The test split is not
-    read. The same command with the same folder resumes a run from its last checkpoint.
+    read. The same command with the same folder resumes a run from its last checkpoint, and so does the config.toml that
+    the folder holds.
 
     Your own recipes, encoders and losses are named as package.module:attribute; the module may be installed, or be in
     the working directory. An encoder is a function or a class that returns a torch.nn.Module from float RGB images
@@ -55,6 +67,7 @@ class Train:
         python -m baselines train infonce-unbounded data/mini --steps 5000 --batch-size 128 -o runs/infonce
         python -m baselines train infonce-box data/mini --encoder mine:convnet --encoder-options width=64
         python -m baselines train infonce-box --live --resolution 64 --dataset data/mini
+        python -m baselines train --config runs/infonce/config.toml --steps 20000
         torchrun --nproc-per-node 4 -m baselines train infonce-box data/3dident
     """
 
@@ -100,6 +113,8 @@ class Train:
     """Further arguments of the encoder, each as name=value, or one JSON object."""
     depth: Literal[18, 34, 50, 101] | None = None
     """Layers of the ResNet; --depth 18 is short for --encoder resnet18."""
+    config: Path | None = None
+    """TOML file with options by their names, such as the config.toml of a run; options given here come before it."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """How to train."""
     json: bool = False
@@ -110,23 +125,50 @@ class Train:
         from baselines.training import train
         from baselines.training.placement import is_first_process
         from baselines.training.progress import read_metrics
+        from baselines.training.run import Run
 
-        run = train(self._recipe(), self.root, self.out, self.training)
-        if self.json and is_first_process():
+        recipe = self._recipe()
+        folder = self.out or Path("runs") / f"{recipe.name}-seed{self.training.seed}"
+        options = self._resolved(recipe, folder)
+        try:
+            run = train(recipe, self.root, folder, self.training, begun=lambda run: run.write_config(options))
+        except KeyboardInterrupt:
+            if is_first_process() and Run(folder).config_path.is_file():
+                again = shlex.join(["python", "-m", "baselines", "train", "--config", str(Run(folder).config_path)])
+                _LOG.warning("to go on: %s", again)
+            raise
+        if not is_first_process():
+            return EXIT_OK
+        if self.json:
             metrics = read_metrics(run.folder)[-1]
             write_json({"run": str(run.folder), "report": str(run.report_path), "metrics": metrics})
+        else:
+            sys.stdout.write(f"{run.summary()}\n")
+            data = self.root or self.training.live.dataset or "ROOT"
+            embeds = ["python", "-m", "baselines", "embed", str(run.folder), data, "-o", f"{recipe.name}.zip"]
+            sys.stdout.write(f"next: {shlex.join(embeds)} --authors 'A. Author'\n")
         return EXIT_OK
+
+    def _resolved(self, recipe: Recipe, folder: Path) -> str:
+        """Return all options as the text of a file for --config, with what the recipe says where nothing was given."""
+        from ident3d.codec import to_json
+
+        own: dict[str, Any] = {"recipe": self.recipe, "root": self.root, "live": self.live, "out": str(folder)}
+        own |= {name: getattr(recipe, name) for name in _OF_RECIPES}
+        for kind in ("encoder", "loss"):
+            found = getattr(recipe, f"{kind}_options")
+            own[f"{kind}_options"] = [json.dumps(dict(found))] if found else []
+        training = to_json(self.training)
+        for name, value in training.items():
+            own |= value if isinstance(value, dict) else {name: value}
+        return as_toml(own)
 
     def _recipe(self) -> Recipe:
         from baselines.recipes import find_recipe, parse_arguments
 
         if self.depth is not None and self.encoder is not None:
             raise ValueError("--depth chooses a ResNet, and --encoder the encoder: give one of them")
-        names = (
-            *("steps", "batch_size", "learning_rate", "loss_learning_rate", "conditional", "space"),
-            *("p", "temperature", "initial_precision", "loss", "encoder"),
-        )
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        given = {name: getattr(self, name) for name in _OF_RECIPES if getattr(self, name) is not None}
         if self.depth is not None:
             given["encoder"] = f"resnet{self.depth}"
         recipe = find_recipe(self.recipe)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -21,6 +23,7 @@ from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.objective import build_encoder
 from baselines.training.options import TrainingOptions, read_options
 from baselines.training.placement import Placement
+from baselines.training.progress import read_metrics
 from ident3d.codec import dumps, read_file, to_json
 from ident3d.errors import Ident3DError
 from ident3d.files import write_text
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Run", "run_identity"]
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("ident3d.baselines")
 
 _ADVICE = "put back a copy of it, or remove the folder to train again"
 _KINDS = {"options": dict, "dataset": dict, "resolution": int, "dim": int}
@@ -57,6 +62,41 @@ class Run:
     def report_path(self) -> Path:
         """The report, one HTML page."""
         return self.folder / "report.html"
+
+    @property
+    def config_path(self) -> Path:
+        """The options as ``python -m baselines train --config`` takes them."""
+        return self.folder / "config.toml"
+
+    def write_config(self, text: str) -> None:
+        """Write ``config.toml``, and say what is in it."""
+        write_text(self.config_path, text)
+        _LOG.info("options, also in %s:\n%s", self.config_path, text.rstrip())
+
+    def summary(self) -> str:
+        """Return the last scores by group of factors, and the files that hold the rest, in a few lines.
+
+        Raises:
+            FileNotFoundError: if the folder holds no run, or no metrics yet.
+            ValueError: if one of its files is damaged.
+        """
+        record = self.record()
+        lines = [line for line in read_metrics(self.folder) if line.get("r2") is not None]
+        files = f"checkpoint {self.checkpoint_path}"
+        if self.report_path.is_file():
+            files += f", report {self.report_path}"
+        if not lines:
+            return files
+        last, groups = lines[-1], dict[str, list[str]]()
+        for factor in record.get("factors", ()):
+            groups.setdefault(factor["group"], []).append(factor["name"])
+
+        def mean(metric: str, names: list[str]) -> float:
+            return fmean(last[f"{metric}/{name}"] for name in names)
+
+        parts = [f"{group} {mean('r2', names):.3f}" for group, names in groups.items()]
+        scores = f"step {last['step']:,}, validation: R2 {last['r2']:.3f} ({', '.join(parts)}), MCC {last['mcc']:.3f}"
+        return f"{scores}\n{files}"
 
     def record(self) -> dict[str, Any]:
         """Return the content of ``options.json``.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from baselines.pairs import RunImages, find_source
 from baselines.recipes import Recipe, find_recipe
+from baselines.training.checkpoint import Checkpoint
 from baselines.training.conditional import content_and_style, pair_conditional
 from baselines.training.evaluation import check_can_evaluate, evaluate
 from baselines.training.loop import Trainer
@@ -40,6 +42,7 @@ def train(
     options: TrainingOptions | None = None,
     *,
     report: bool = True,
+    begun: Callable[[Run], object] = lambda _: None,
 ) -> Run:
     """Train an encoder on images by a recipe, or resume a training that was interrupted.
 
@@ -55,6 +58,7 @@ def train(
             its last checkpoint, and the finished run is the same as one that was not interrupted.
         options: options of the training; the defaults where None.
         report: whether ``report.html`` is written at the end, which needs matplotlib.
+        begun: called in the first process when the folder is this run's, before the first step.
 
     Returns:
         The run, whose folder holds ``options.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoint.pt`` and
@@ -75,14 +79,19 @@ def train(
         torch.set_num_threads(options.hardware.threads)
     run = Run(Path(folder) if folder is not None else Path("runs") / f"{recipe.name}-seed{options.seed}")
     with place(options.hardware.device, options.hardware.precision) as placement:
-        train_run(run, recipe, options, root, placement)
+        train_run(run, recipe, options, root, placement, begun)
         if report and placement.is_first:
             _LOG.info("the report is %s", write_report(run, root, placement.device))
     return run
 
 
-def train_run(
-    run: Run, recipe: Recipe, options: TrainingOptions, root: str | Path | None, placement: Placement
+def train_run(  # noqa: PLR0917 - what a training is made of, each once
+    run: Run,
+    recipe: Recipe,
+    options: TrainingOptions,
+    root: str | Path | None,
+    placement: Placement,
+    begun: Callable[[Run], object] = lambda _: None,
 ) -> None:
     """Train a run from the beginning or from its last checkpoint; :func:`train` also finds the placement and reports.
 
@@ -92,6 +101,7 @@ def train_run(
         options: options of the training.
         root: folder of the dataset, of which only the train split is read; None for live images.
         placement: device, precision and processes.
+        begun: called in the first process when the folder is this run's, before the first step.
 
     Raises:
         ValueError: if recipe, options, dataset and device do not fit together.
@@ -110,6 +120,7 @@ def train_run(
         run.claim(recipe, options, images, placement, stream.realises)
         if placement.is_first:
             remove_unfinished(run.checkpoint_path)  # left by a run that was killed
+            begun(run)
         trainer.resume()
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
         groups = content_and_style(conditional, len(images.factors))
@@ -118,7 +129,20 @@ def train_run(
         schedule = Schedule(recipe.steps, options.intervals)
         with Logbook(run.folder, trainer.step, writes=placement.is_first) as logbook:
             encoder, held_out = trainer.model.encoder, images.held_out
-            trainer.train(batches, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
+            try:
+                trainer.train(batches, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))
+            except KeyboardInterrupt:
+                if placement.is_first:
+                    _LOG.warning("stopped after step %s: %s", f"{trainer.step:,}", _kept(run))
+                raise
+
+
+def _kept(run: Run) -> str:
+    """Return what is left of a training that is stopped."""
+    if not run.checkpoint_path.is_file():
+        return "there was no checkpoint yet, so the same run starts again at the beginning"
+    held = Checkpoint.read(run.checkpoint_path)
+    return f"the checkpoint of step {held.step:,} is kept in {run.checkpoint_path}, and the same run goes on from there"
 
 
 def _trainer(run: Run, recipe: Recipe, options: TrainingOptions, placement: Placement, images: RunImages) -> Trainer:

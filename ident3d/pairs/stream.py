@@ -259,7 +259,8 @@ def _first_image(data: PairData) -> Tensor:
 
 def _decoded(data: PairData, device: torch.device, *, together: bool) -> Tensor:
     pixels = torch.empty((len(data), *_first_image(data).shape[1:]), dtype=torch.uint8, device=device)
-    with ProgressBar(len(data), unit="images", label=f"images to {device}") as bar:
+    is_first = not together or dist.get_rank() == 0
+    with ProgressBar(len(data), unit="images", label=f"images to {device}", quiet=not is_first) as bar:
         for start in range(0, len(data), _IMAGES_AT_ONCE):
             rows = torch.arange(start, min(start + _IMAGES_AT_ONCE, len(data)), dtype=torch.int64, device="cpu")
             pixels[rows[0] : rows[-1] + 1] = _decoded_together(data, rows, device) if together else data.pixels(rows)

@@ -1,10 +1,16 @@
 import json
+import logging
+import shlex
+import tomllib
 
 import numpy as np
 import pytest
 import torch
 
 from baselines.__main__ import main
+from baselines.recipes import RECIPES
+from baselines.training.loop import Trainer
+from baselines.training.run import Run
 from ident3d.__main__ import main as ident3d_main
 
 QUICK = ("--batch-size", "8", "--validation", "60", "--device", "cpu", "--threads", "1")
@@ -17,6 +23,68 @@ def test_train_makes_a_run_folder(images_root, tmp_path):
     assert {"options.json", "metrics.jsonl", "checkpoint.pt", "report.html"} <= {item.name for item in run.iterdir()}
     recipe = json.loads((run / "options.json").read_text())["options"]["recipe"]
     assert (recipe["conditional"], recipe["temperature"], recipe["steps"]) == ("normal(sigma=0.3)", 0.5, 2)
+
+
+def test_a_run_is_a_file(images_root, tmp_path, capsys, caplog):
+    caplog.set_level(logging.INFO, "ident3d.baselines")
+    run = tmp_path / "run"
+    own = ["--loss-options", "p=1", "--learning-rate", "1e-3", "--log-every", "7"]
+    given = ["train", "infonce-unbounded", str(images_root), "--out", str(run), "--steps", "2", *own, *QUICK]
+    assert main(given) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("step 2, validation: R2 ")
+    assert "position " in shown[0]
+    assert shown[1] == f"checkpoint {run / 'checkpoint.pt'}, report {run / 'report.html'}"
+    assert shown[2].startswith(f"next: python -m baselines embed {run} {images_root} -o infonce-unbounded.zip")
+    text = (run / "config.toml").read_text()
+    assert text.rstrip() in caplog.text, "the options are said, too"
+    found = tomllib.loads(text)
+    assert (found["steps"], found["learning_rate"], found["log_every"]) == (2, 1e-3, 7)
+    assert found["temperature"] == RECIPES["infonce-unbounded"].temperature, "what the recipe says is there"
+    other = tmp_path / "other"
+    assert main(["train", "--config", str(run / "config.toml"), "--out", str(other)]) == 0
+    records = [json.loads((folder / "options.json").read_text())["options"] for folder in (run, other)]
+    assert records[0] == records[1]
+    assert main(["train", "--config", str(run / "config.toml"), "--steps", "3"]) == 0, "the command line comes first"
+    assert Run(run).encoder()[1].step == 3
+
+
+def test_faults_of_a_file_are_named_together(tmp_path, caplog):
+    (tmp_path / "run.toml").write_text('step = 5\nseed = "one"\nlog_every = 1\n')
+    assert main(["train", "infonce-box", "sample", "--config", str(tmp_path / "run.toml")]) == 2
+    assert "step: there is no such option; did you mean steps?" in caplog.text
+    assert "seed: expected an integer" in caplog.text
+    assert main(["train", "infonce-box", "sample", "--config", str(tmp_path / "none.toml")]) == 2
+
+
+def test_a_training_that_is_stopped_says_what_is_kept_and_how_it_goes_on(images_root, tmp_path, caplog, monkeypatch):
+    run = tmp_path / "run"
+    taken = Trainer._one_step
+
+    def stopped(self, *arguments):
+        if self.step == 3:
+            raise KeyboardInterrupt
+        return taken(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "_one_step", stopped)
+    given = [
+        "train",
+        "supervised",
+        str(images_root),
+        "--out",
+        str(run),
+        "--steps",
+        "5",
+        "--checkpoint-every",
+        "2",
+        *QUICK,
+    ]
+    assert main(given) == 130
+    assert f"stopped after step 3: the checkpoint of step 2 is kept in {run / 'checkpoint.pt'}" in caplog.text
+    (again,) = [line for line in caplog.messages if line.startswith("to go on: ")]
+    monkeypatch.setattr(Trainer, "_one_step", taken)
+    assert main(shlex.split(again)[6:]) == 0
+    assert Run(run).encoder()[1].step == 5
 
 
 @pytest.mark.parametrize(
@@ -55,7 +123,7 @@ def test_a_run_and_its_export_embed_the_same(images_root, trained, tmp_path, cap
 
     onnx, own, foreign = tmp_path / "encoder.onnx", tmp_path / "own.zip", tmp_path / "foreign"
     assert main(["export", str(trained), str(onnx)]) == 0
-    assert capsys.readouterr().out == f"{onnx}\n"
+    assert capsys.readouterr().out.startswith(f"{onnx}: the encoder of ")
     common = [str(images_root), "--authors", "A. Author", "--device", "cpu"]
     assert main(["embed", str(trained), *common, "-o", str(own)]) == 0
     said = ["--name", "mine", "--method", "m", "--architecture", "a", "--training-data", "t", "--conditional", "c"]

@@ -31,7 +31,7 @@ def test_without_a_terminal_there_is_a_line_every_so_often(clock, caplog):
             bar.update()
             bar.show({"loss": step / 100, "waiting": 0.5})
     assert caplog.messages == [
-        "run: 130 of 1,000 steps, loss 1.28, 2.0 steps/s, 7 min left",  # 15 seconds after the start, and 870 at 2 a second
+        "run: 130 of 1,000 steps, loss 1.28, 2.0 steps/s, 7 min left",  # 870 steps at 2 a second
         "run: 250 of 1,000 steps, loss 2.48, 2.0 steps/s, 6 min left",
         "run: 370 of 1,000 steps, loss 3.68, 2.0 steps/s, 5 min left",
     ]
@@ -61,6 +61,16 @@ def test_a_terminal_has_a_bar_with_the_true_total_and_no_lines(clock, caplog, mo
     assert "decoding: 100%" in shown
     assert "600/600" in shown
     assert not caplog.messages
+
+
+def test_the_rate_of_a_bar_is_that_of_what_was_done_now(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with ProgressBar(1000, unit="images") as bar:
+        bar.skip(900)
+        bar.update(50)
+        inner = bar._bar
+        assert (inner.n, inner.format_dict["initial"]) == (950, 900)
+        assert inner.format_meter(**(inner.format_dict | {"elapsed": 10.0, "rate": None})).endswith("5.00 images/s]")
 
 
 def test_a_quiet_one_says_nothing(clock, caplog):

@@ -1,10 +1,12 @@
 import json
+import logging
 import math
 
 import pytest
 
+from baselines.training import progress
 from baselines.training.options import Intervals
-from baselines.training.progress import Logbook, Schedule, read_metrics
+from baselines.training.progress import Estimate, Logbook, Schedule, read_metrics
 
 
 def test_what_lies_after_the_step_resumed_from_is_taken_back(tmp_path):
@@ -60,6 +62,21 @@ def test_even_shares_of_any_number_of_steps_are_not_missed_by_rounding():
     for steps in (7, 2000, 299_999):
         schedule, every = Schedule(steps), steps / 40
         assert sum(schedule.is_due(every, step) for step in range(1, steps + 1)) == min(40, steps)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(36.0, "about 83 days for 200,000 steps on this CPU, at 36 s a step"), (0.003, None)]
+)
+def test_a_long_training_is_announced_after_a_few_steps(seconds, said, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "ident3d.baselines")
+    now, waited = [0.0], []
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    estimate = Estimate(200_000, "CPU")
+    for step in range(1, 10):
+        now[0] += 1000.0 if step == 1 else seconds  # the first step chooses algorithms
+        estimate.count(lambda step=step: waited.append(step))
+    assert waited == [2, 5], "a device is waited for twice"
+    assert [line.partition(";")[0] for line in caplog.messages] == ([said] if said else [])
 
 
 @pytest.mark.parametrize("length", [0, -1, float("nan"), float("inf")])

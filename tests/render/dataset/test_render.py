@@ -18,7 +18,7 @@ from ident3d.storage.native import NativeSplit, ShardReader
 from render.blender.protocol import Device, DeviceMissingError, WorkerInfo
 from render.blender.quality import QUALITIES
 from render.dataset.journal import Journal
-from render.dataset.render import _Bar, render_dataset, render_plan, render_shards
+from render.dataset.render import render_dataset, render_plan, render_shards
 from render.dataset.spec import DatasetSpec, Part
 from render.dataset.writer import DatasetWriter, begun_dataset
 from tests.render.fake_renderer import RESOLUTION, Counter, FakeRenderer, Shifted, files_of, small_plan
@@ -208,17 +208,6 @@ def test_the_division_into_shards_is_a_setting(tmp_path):
     _render(tmp_path, small_plan(), Part(0, 2), FakePool())
     with pytest.raises(ValueError, match="rows_per_shard: 8 against 5"):
         _render(tmp_path, small_plan(rows_per_shard=5), Part(), FakePool())
-
-
-def test_the_pace_of_the_bar_is_that_of_the_rendered_images(capsys):
-    with _Bar(total=1000, unit="image", disable=False, miniters=1, mininterval=0, smoothing=0) as bar:
-        bar.skip(900)
-        bar.update(50)
-        assert bar.n == 950
-        assert bar.format_dict["initial"] == 900
-        assert bar.format_meter(**(bar.format_dict | {"elapsed": 10.0})).endswith("5.00image/s]")
-    with _Bar(total=1000, disable=True) as bar:
-        bar.skip(900)
 
 
 MADE_BY = {"blender": "4.5.15", "device": "cpu"}
