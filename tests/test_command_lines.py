@@ -73,7 +73,8 @@ def call(program, *arguments, **options):
 
 
 @pytest.mark.parametrize(("package", "name"), COMMANDS)
-def test_every_help_has_examples_that_can_be_typed(package, name, capsys):
+def test_every_help_has_examples_that_can_be_typed(package, name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     examples = commandline.examples_of(kind_of(package, name))
     assert examples
     with pytest.raises(SystemExit) as stop:
@@ -88,6 +89,10 @@ def test_every_help_has_examples_that_can_be_typed(package, name, capsys):
             words = [*program, *words[words.index("-m") + 2 :]]
         assert words[: len(program)] == program
         arguments = words[len(program) :]
+        if "--config" in words:
+            config = Path(words[words.index("--config") + 1])
+            config.parent.mkdir(parents=True)
+            config.write_text('recipe = "supervised"\n')
         assert shlex.join(program) in shown
         parsed = commandline.parse(PROGRAMS[package], "", PACKAGES[package].commands(), arguments)
         assert type(parsed) is kind_of(package, name)
