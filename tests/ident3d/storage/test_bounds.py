@@ -142,7 +142,7 @@ def test_an_image_of_ours_is_read_after_all_of_that():
 @pytest.mark.parametrize("read", [decode, check_integrity])
 def test_a_webp_of_too_many_pixels_is_not_opened(monkeypatch, kind, read):
     file = io.BytesIO()
-    options = {"VP8 ": {}, "VP8L": {"lossless": True}, "VP8X": {"exif": b"Exif\0\0"}}[kind]
+    options = {"VP8 ": {}, "VP8L": {"lossless": True}, "VP8X": {"exif": b"Exif\0\0xx"}}[kind]
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, "WEBP", **options)
     encoded = bytearray(file.getvalue())
     assert encoded[12:16] == kind.encode()
