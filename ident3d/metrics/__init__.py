@@ -2,7 +2,8 @@
 
 :func:`score` computes them all, :func:`point_scores` some without intervals. A metric is one entry of :data:`METRICS`,
 and one of your own becomes part of the table, of the JSON, of ``ident3d score --extras`` and of leaderboard entries in
-the same way: see :class:`FactorMetric`.
+the same way: see :class:`FactorMetric`. Estimates of mutual information with trained critics are in
+:mod:`ident3d.metrics.mutual_information`, which loads torch.
 """
 
 from ident3d.factors import plain_factors

@@ -1,8 +1,10 @@
 """Example calls for metrics."""
 
 import numpy as np
+import torch
 
 from ident3d.factors import Factor, Factors, plain_factors
+from ident3d.metrics import mutual_information
 from ident3d.metrics.evaluation import Targets
 from ident3d.metrics.r2 import AffineMap, RidgeMap
 
@@ -23,7 +25,26 @@ def lasso_arguments():
     return inputs.T @ inputs / 20, inputs.T @ OUTPUTS / 20, np.full(3, 0.1), np.zeros((4, 3))
 
 
+def bound_example(name):
+    return lambda: (getattr(mutual_information, name)(), torch.randn(4, 4))
+
+
+def critic_example(name):
+    generator = torch.Generator().manual_seed(0)
+    critic = getattr(mutual_information, name)(3, 2, generator)
+    return lambda: (critic, torch.randn(5, 3), torch.randn(5, 2))
+
+
+INFORMATION = f"{HOME}.mutual_information"
+
 EXAMPLES = {
+    **{
+        f"{INFORMATION}.{name}.estimate": bound_example(name)
+        for name in ("InfoNCEBound", "NWJ", "DonskerVaradhan", "JensenShannon", "SMILE")
+    },
+    **{f"{INFORMATION}.{name}.objective": bound_example(name) for name in ("MINE", "JensenShannon")},
+    f"{INFORMATION}.InformationBound.objective": bound_example("NWJ"),
+    **{f"{INFORMATION}.{name}.forward": critic_example(name) for name in ("SeparableCritic", "JointCritic")},
     f"{HOME}.dci.completeness": lambda: (np.ones((4, 3)),),
     f"{HOME}.dci.disentanglement_of": lambda: (np.ones((4, 3)),),
     f"{HOME}.dci.lasso": lasso_arguments,
