@@ -237,7 +237,7 @@ class Trainer:
         first, losses = self.step, list[Tensor]()
         bar = ProgressBar(steps, self.step, shown=_SHOWN, quiet=not self._writes)
         estimate = Estimate(steps - first, self.placement.device.type.upper())
-        with bar, self._prefetcher(batches) as prefetcher, _fastest_convolutions():
+        with bar, self._prefetcher(batches) as prefetcher, _fastest_convolutions(self.placement):
             clock = Clock()
             for batch in prefetcher:
                 losses.append(self._one_step(forward, batch))
@@ -347,13 +347,15 @@ def _restride_kernels(model: nn.Module) -> None:
 
 
 @contextmanager
-def _fastest_convolutions() -> Iterator[None]:
+def _fastest_convolutions(placement: Placement) -> Iterator[None]:
     """Let cuDNN search for the fastest convolutions, which pays off for images of one size.
+
+    What it finds fastest may be another algorithm the next time, so it does not search where bits are to be the same.
 
     ``torch.backends.cudnn.flags`` would also reset the user's choice of precision and determinism.
     """
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = not placement.deterministic
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ __all__ = [
     "read_options",
 ]
 
-Precision = Literal["auto", "float32", "bfloat16"]
+Precision = Literal["auto", "float32", "tf32", "bfloat16"]
 Resident = Literal["auto", "always", "never"]
 LatentSpace = Literal["box", "sphere"]
 
@@ -45,7 +45,10 @@ class Hardware:
     device: str = "auto"
     """auto, cpu, cuda, or cuda:N."""
     precision: Precision = "auto"
-    """What the encoder computes in; auto is bfloat16 on a GPU that has it."""
+    """What the encoder computes in; auto is bfloat16 on a GPU that has it. tf32 is float32 that rounds the factors of a
+    GPU's convolutions to ten bits."""
+    deterministic: bool = False
+    """Get the same bits again from the same GPU, which is slower; a CPU always does."""
     compile: bool = False
     """Compile the encoder, which starts later and runs faster."""
     threads: int = 0

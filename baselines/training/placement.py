@@ -1,8 +1,11 @@
 """Where a run happens: device, precision, and processes.
 
 Plain torch does this, started by torchrun if there are several processes. A framework would replace a few lines
-(autocast, DistributedDataParallel, SyncBatchNorm). Without one, a checkpoint holds the modules' own names, a resumed
-run is bit for bit the same by construction, and a machine with a GPU needs nothing but torch.
+(autocast, DistributedDataParallel, SyncBatchNorm). Without one, a checkpoint holds the modules' own names, and a
+machine with a GPU needs nothing but torch.
+
+A run that is resumed computes what it would have computed, from the same batches. On a CPU it is the same bit for bit,
+with the same number of threads; on a GPU with ``deterministic`` only, because its fastest kernels add in any order.
 """
 
 import os
@@ -115,6 +118,8 @@ class Placement:
     Attributes:
         device: device of the encoder.
         half: whether the encoder computes in bfloat16; its parameters stay in float32.
+        tf32: whether a GPU's convolutions round their float32 factors to ten bits.
+        deterministic: whether a GPU's kernels are chosen for giving the same bits again.
         rank: rank of this process.
         world_size: number of processes.
         local_size: number of processes on this machine.
@@ -127,6 +132,15 @@ class Placement:
     world_size: int = 1
     local_size: int = 1
     step_bytes: int = 0
+    tf32: bool = False
+    deterministic: bool = False
+
+    @property
+    def precision(self) -> Precision:
+        """What the encoder computes in: "bfloat16", "tf32" or "float32"."""
+        if self.half:
+            return "bfloat16"
+        return "tf32" if self.tf32 else "float32"
 
     @property
     def is_first(self) -> bool:
@@ -144,13 +158,18 @@ def is_first_process() -> bool:
 
 
 @contextmanager
-def place(device: str = "auto", precision: Precision = "auto") -> Iterator[Placement]:
+def place(device: str = "auto", precision: Precision = "auto", *, deterministic: bool = False) -> Iterator[Placement]:
     """Find the device and precision of this process, and join the others if torchrun started several.
+
+    Within the context torch computes as the placement says: TF32 only where it is asked for, deterministic algorithms
+    only, where they are.
 
     Args:
         device: "auto" (a CUDA device if one is available), "cpu", "cuda" or "cuda:N". Under torchrun, a CUDA device is
             that of the local rank.
         precision: "auto" is bfloat16 on a CUDA device that computes in it, and float32 elsewhere.
+        deterministic: whether a CUDA device is to give the same bits again: torch then raises RuntimeError at an
+            operation that cannot. On a CPU training always gives the same bits.
 
     Yields:
         The placement; the process group ends with the context.
@@ -161,15 +180,43 @@ def place(device: str = "auto", precision: Precision = "auto") -> Iterator[Place
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")) if world_size > 1 else None)
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
-    placement = Placement(chosen, _is_half(chosen, precision), rank, world_size, local_size)
-    if world_size == 1:
-        yield placement
-        return
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    is_cuda = chosen.type == "cuda"
+    placement = Placement(
+        chosen,
+        _is_half(chosen, precision),
+        rank,
+        world_size,
+        local_size,
+        tf32=precision == "tf32",
+        deterministic=deterministic and is_cuda,
+    )
+    with _arithmetic(placement):
+        if world_size == 1:
+            yield placement
+            return
+        dist.init_process_group("nccl" if is_cuda else "gloo")
+        try:
+            yield placement
+        finally:
+            dist.destroy_process_group()
+
+
+@contextmanager
+def _arithmetic(placement: Placement) -> Iterator[None]:
+    """Let torch compute as a placement says, and as before afterwards."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32, torch.are_deterministic_algorithms_enabled()
+    # Products of matrices stay in float32: distances of embeddings would lose their digits.
+    cudnn.allow_tf32, matmul.allow_tf32 = placement.tf32, False
+    if placement.deterministic:
+        # cuBLAS reads it when it starts: one of two sizes of workspace with which it gives the same bits again.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(mode=True)
     try:
-        yield placement
+        yield
     finally:
-        dist.destroy_process_group()
+        cudnn.allow_tf32, matmul.allow_tf32 = before[:2]
+        torch.use_deterministic_algorithms(mode=before[2])
 
 
 def _device(name: str, local_rank: int | None) -> torch.device:
@@ -185,6 +232,8 @@ def _device(name: str, local_rank: int | None) -> torch.device:
 
 
 def _is_half(device: torch.device, precision: Precision) -> bool:
+    if precision == "tf32" and device.type != "cuda":
+        raise ValueError(f"tf32 is a way of NVIDIA's GPUs to multiply, not of {device}; choose --precision float32")
     if precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from baselines.recipes import Recipe, read_recipe
 from baselines.training.checkpoint import Checkpoint, load_state
 from baselines.training.objective import build_encoder
-from baselines.training.options import TrainingOptions, read_options
+from baselines.training.options import Precision, TrainingOptions, read_options
 from baselines.training.placement import Placement
 from baselines.training.progress import read_metrics
 from ident3d.codec import dumps, read_file, to_json
@@ -160,6 +160,12 @@ class Run:
             return f"live images of {size}, all fresh"
         return f"{'a pool of' if is_live else 'train split,'} {rows} {'live ' if is_live else ''}images of {size}"
 
+    def precision(self) -> Precision:
+        """Return the precision that the run began in; "auto" if it has not begun, or nothing tells."""
+        known = (self.folder / "options.json").is_file()
+        precision: Precision = self.record().get("precision", "auto") if known else "auto"
+        return precision
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other trainings out of the folder; the lock ends with the process, however that ends.
@@ -205,6 +211,13 @@ class Run:
                 raise Ident3DError(
                     f"{self.folder} holds another run: {'; '.join(differing)}; choose another folder with --out"
                 )
+            began = held.get("precision", placement.precision)
+            if began != placement.precision:
+                raise Ident3DError(
+                    f"{self.folder} holds a run that began in {began} on {held.get('device_name')}, and would go on in "
+                    f"{placement.precision} on {placement.device}; resume it where it began, or choose another folder "
+                    "with --out"
+                )
         record = {
             "options": {"recipe": to_json(recipe), **to_json(options)},
             "dataset": images.record(),
@@ -213,6 +226,8 @@ class Run:
             "dim": len(images.factors),
             "factors": images.factors.to_json(),
             "world_size": placement.world_size,
+            "precision": placement.precision,
+            "deterministic": placement.deterministic or placement.device.type == "cpu",
             "device": str(placement.device),
             "device_name": _device_name(placement),
             "versions": {"python": platform.python_version(), **_versions()},

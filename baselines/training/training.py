@@ -55,7 +55,8 @@ def train(
         recipe: the recipe, or its name: one of :data:`~baselines.recipes.RECIPES`, or ``package.module:RECIPE``.
         root: folder of the dataset, in any layout; "sample" is the one inside the package. None for live images.
         folder: folder of the run; ``runs/RECIPE-seedSEED`` where None. If it holds the same run, that is resumed from
-            its last checkpoint, and the finished run is the same as one that was not interrupted.
+            its last checkpoint, in the precision that it began in. On a CPU the finished run is bit for bit the same as
+            one that was not interrupted, on a GPU with ``deterministic``.
         options: options of the training; the defaults where None.
         report: whether ``report.html`` is written at the end, which needs matplotlib.
         begun: called in the first process when the folder is this run's, before the first step.
@@ -78,7 +79,9 @@ def train(
     if options.hardware.threads > 0:
         torch.set_num_threads(options.hardware.threads)
     run = Run(Path(folder) if folder is not None else Path("runs") / f"{recipe.name}-seed{options.seed}")
-    with place(options.hardware.device, options.hardware.precision) as placement:
+    hardware = options.hardware
+    precision = run.precision() if hardware.precision == "auto" else hardware.precision
+    with place(hardware.device, precision, deterministic=hardware.deterministic) as placement:
         train_run(run, recipe, options, root, placement, begun)
         if report and placement.is_first:
             _LOG.info("the report is %s", write_report(run, root, placement.device))
@@ -125,7 +128,10 @@ def train_run(  # noqa: PLR0917 - what a training is made of, each once
         stream = stream.shard(placement.rank, placement.world_size).from_step(trainer.step)
         groups = content_and_style(conditional, len(images.factors))
         batches = source.batches(stream, options, placement)
-        _LOG.info("%s: step %d of %d, on %s", run.folder, trainer.step, recipe.steps, placement.device)
+        _LOG.info(
+            "%s: step %d of %d, in %s on %s",
+            *(run.folder, trainer.step, recipe.steps, placement.precision, placement.device),
+        )
         schedule = Schedule(recipe.steps, options.intervals)
         with Logbook(run.folder, trainer.step, writes=placement.is_first) as logbook:
             encoder, held_out = trainer.model.encoder, images.held_out

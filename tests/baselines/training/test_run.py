@@ -59,3 +59,12 @@ def test_a_checkpoint_of_another_encoder_is_refused(finished, images_root, tmp_p
     Checkpoint(1, dict(other.state_dict()), {}, {}).write(run.checkpoint_path)
     with pytest.raises(ValueError, match=r"another architecture: output\.log_size is missing"):
         run.encoder()
+
+
+def test_a_run_goes_on_in_the_precision_that_it_began_in(finished, images_root, tmp_path):
+    assert Run(tmp_path).precision() == "auto"
+    assert finished.record()["precision"] == finished.precision() == "float32"
+    assert finished.record()["deterministic"] is True
+    half = replace(CPU, half=True)
+    with pytest.raises(Ident3DError, match=r"began in float32 on \d+ CPU threads, and would go on in bfloat16 on cpu"):
+        train_run(finished, RECIPE, OPTIONS, images_root, half)
