@@ -46,7 +46,7 @@ ANISOTROPIC = "normal(sigma={position: 0.2, hue: 0.2, rest: 0.5})"
 UNTRAINED = "random-resnet18"
 TRAINED: dict[str, tuple[str, ...]] = {
     "supervised": ("supervised",),
-    "infonce": ("infonce-unbounded", "--conditional", ISOTROPIC),
+    "infonce": ("infonce-unbounded", "--conditional", ISOTROPIC, "--temperature", "0.1"),
     # Few steps: Lambda starts near where it belongs, and learns quickly.
     "aninfonce": (
         *("aninfonce-box", "--conditional", ANISOTROPIC),

@@ -74,3 +74,10 @@ def test_an_unknown_recipe_is_answered_with_the_list():
 def test_parts_that_do_not_fit_are_refused(name, changes, message):
     with pytest.raises(ValueError, match=message):
         replace(RECIPES[name], **changes)
+
+
+def test_the_rows_of_table_4_have_the_temperature_of_the_published_code():
+    rows = [recipe for recipe in RECIPES.values() if recipe.reported_r2 is not None]
+    assert {recipe.temperature for recipe in rows} == {1.0}
+    assert len(rows) == 6
+    assert {recipe.temperature for recipe in RECIPES.values() if recipe not in rows} == {0.1}

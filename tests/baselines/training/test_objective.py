@@ -20,8 +20,8 @@ def batch():
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("infonce-box", lambda z, z_pos: delta_info_nce(z, z_pos, temperature=0.1)),
-        ("infonce-sphere", lambda z, z_pos: info_nce(z, z_pos, temperature=0.1)),
+        ("infonce-box", lambda z, z_pos: delta_info_nce(z, z_pos, temperature=1.0)),
+        ("infonce-sphere", lambda z, z_pos: info_nce(z, z_pos, temperature=1.0)),
         ("aninfonce-box", lambda z, z_pos: an_info_nce(z, z_pos, precision=10.0)),
     ],
 )
