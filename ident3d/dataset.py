@@ -137,6 +137,15 @@ class ThreeDIdent(_ImagesWithLatents):
     ``data[[3, 1]]`` or ``data[data.latents[:, 0] > 0]``, are a dataset of these rows. Streams of pairs apply both
     transforms, too.
 
+    Example:
+        >>> import ident3d
+        >>> data = ident3d.ThreeDIdent("sample")  # the images that come with the package
+        >>> image, latents = data[0]
+        >>> image.size, latents.shape, len(data)
+        ((64, 64), torch.Size([10]), 1024)
+        >>> len(data[data.latents[:, 0] > 0])
+        496
+
     Args:
         root: a folder in the native layout (rendered with ``python -m render``) or the published one, with or
             without a decoded cache; the folder of one split in the published layout; or "sample" for the 1,024 + 256

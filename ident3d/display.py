@@ -27,15 +27,15 @@ def as_images(images: Tensor) -> Images | None:
     """Return images as bytes that can be looked at.
 
     Args:
-        images: (B, 3, H, W) of any dtype and device. Floats that leave [0, 1], as normalised ones do, are stretched so
-            that the smallest is black and the largest white.
+        images: (B, 3, H, W), or (B, 1, H, W) for grey ones, of any dtype and device. Floats that leave [0, 1], as
+            normalised ones do, are stretched so that the smallest is black and the largest white.
 
     Returns:
-        (B, H, W, 3) uint8; None for tensors that are no colour images.
+        (B, H, W, 3) uint8; None for tensors that are no images.
     """
-    if images.ndim != 4 or images.shape[1] != 3 or not images.numel():
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.numel():
         return None
-    values = images.detach().permute(0, 2, 3, 1).cpu()
+    values = images.detach().expand(-1, 3, -1, -1).permute(0, 2, 3, 1).cpu()
     if not values.is_floating_point():
         return np.asarray(values.clamp(0, 255).byte().numpy())
     values = values.double().nan_to_num()

@@ -93,6 +93,12 @@ def embed(
 
     A module is switched to evaluation meanwhile; no gradients are kept.
 
+    Example:
+        >>> import ident3d
+        >>> from ident3d.embedding import embed
+        >>> embed(lambda images: images.mean(dim=(2, 3)), ident3d.ThreeDIdent("sample", split="test")).shape
+        (256, 3)
+
     Args:
         encoder: maps (B, 3, H, W) float32 RGB images in [0, 1] to (B, d); or the path of a file with one.
         data: the images. Its own transform is applied, if it has one; bytes that it makes are scaled to [0, 1], too.

@@ -15,7 +15,15 @@ class Ident3DError(Exception):
 
 
 class DatasetError(Ident3DError):
-    """A dataset on disk is damaged, incomplete, or not one that ident3d can read."""
+    """A dataset on disk is damaged, incomplete, or not one that ident3d can read.
+
+    Example:
+        >>> import ident3d, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ident3d.ThreeDIdent(folder)
+        Traceback (most recent call last):
+        ident3d.errors.DatasetError: ...
+    """
 
 
 class EncoderError(Ident3DError):

@@ -24,6 +24,11 @@ class Factor:
 
     A raw latent in [-1, 1] maps linearly to the physical interval [low, high].
 
+    Example:
+        >>> import ident3d
+        >>> ident3d.FACTORS[0]
+        Factor(name='position_x', group='position', low=-3.0, high=3.0, unit='bu', period=None)
+
     Attributes:
         name: unique name, as it is written in tables and manifests.
         group: what it belongs to when scores are reported by group, for example "position".
@@ -58,6 +63,13 @@ class Factor:
 @dataclass(frozen=True)
 class Factors(Sequence[Factor]):
     """The factors of a dataset, in the order of the columns of its latents.
+
+    Example:
+        >>> import ident3d
+        >>> ident3d.FACTORS.groups
+        {'position': [0, 1, 2], 'rotation': [3, 4, 5], 'spotlight': [6], 'hue': [7, 8, 9]}
+        >>> ident3d.FACTORS.column("object_hue")
+        7
 
     Attributes:
         items: the factors; names are unique.

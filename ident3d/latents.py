@@ -22,6 +22,11 @@ def sample_latents(
 
     Row i depends on (seed, split, start + i) only, so any range of a dataset can be drawn alone.
 
+    Example:
+        >>> import ident3d
+        >>> bool((ident3d.sample_latents(2, seed=0, start=5) == ident3d.sample_latents(7, seed=0)[5:]).all())
+        True
+
     Args:
         n: number of rows.
         seed: seed of the dataset, 0 or larger.
@@ -42,6 +47,11 @@ def sample_latents(
 def to_physical(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArray[np.float64]:
     """Map raw latents in [-1, 1] to physical values in the factors' units.
 
+    Example:
+        >>> import ident3d, numpy as np
+        >>> ident3d.to_physical(np.ones(10))[:4].round(2).tolist()
+        [3.0, 3.0, 3.0, 1.57]
+
     Args:
         latents: (..., len(factors)) raw latents.
         factors: the factors, one per column.
@@ -59,6 +69,11 @@ def to_physical(latents: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArr
 
 def from_physical(physical: npt.ArrayLike, factors: Factors = FACTORS) -> npt.NDArray[np.float64]:
     """Map physical values to raw latents in [-1, 1]; the inverse of :func:`to_physical`.
+
+    Example:
+        >>> import ident3d, numpy as np
+        >>> ident3d.from_physical(np.full(10, 1.5))[:3].tolist()
+        [0.5, 0.5, 0.5]
 
     Args:
         physical: (..., len(factors)) values in the factors' units.

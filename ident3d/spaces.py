@@ -103,6 +103,12 @@ class Space(ABC):
 class Box(Space):
     """The box [low, high]^dim, a convex body.
 
+    Example:
+        >>> import ident3d, torch
+        >>> box = ident3d.Box(2)
+        >>> box.contains(torch.tensor([[0.5, -1.0], [0.0, 1.5]]))
+        tensor([ True, False])
+
     Attributes:
         dim: number of factors.
         low: lower wall of every factor.
@@ -158,6 +164,12 @@ class Box(Space):
 class Sphere(Space):
     """The sphere of radius ``radius`` around the origin of R^dim, a surface of dimension dim - 1.
 
+    Example:
+        >>> import ident3d, torch
+        >>> z = ident3d.Sphere(3).uniform(5, torch.Generator().manual_seed(0))
+        >>> torch.allclose(z.norm(dim=1), torch.ones(5, dtype=z.dtype))
+        True
+
     Attributes:
         dim: number of coordinates, 2 or more.
         radius: its radius.
@@ -206,6 +218,11 @@ class Sphere(Space):
 @dataclass(frozen=True)
 class Unbounded(Space):
     """R^dim.
+
+    Example:
+        >>> import ident3d, torch
+        >>> ident3d.Unbounded(2).contains(torch.tensor([[1e9, 0.0], [float("nan"), 0.0]]))
+        tensor([ True, False])
 
     Attributes:
         dim: number of factors.

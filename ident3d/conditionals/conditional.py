@@ -62,6 +62,11 @@ class Conditional(ABC):
     are independent, with one density at several scales, is easier to write as a
     :class:`~ident3d.conditionals.FactorwiseConditional`.
 
+    Example:
+        >>> import ident3d
+        >>> ident3d.conditionals.parse("normal(sigma=0.1)") == ident3d.Normal(0.1)
+        True
+
     Attributes:
         spaces: the kinds of space that it is defined on.
     """

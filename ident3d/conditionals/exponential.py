@@ -100,6 +100,15 @@ class Normal(ExponentialPower):
 
     Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
 
+    Example:
+        >>> import ident3d
+        >>> ident3d.Normal(0.1)
+        Normal(sigma=0.1)
+        >>> str(ident3d.Normal([0.1, 0.5]))  # a number per factor; the text is read by every --conditional
+        'normal(sigma=[0.1, 0.5])'
+        >>> [round(std, 2) for std in ident3d.Normal([0.1, 0.5]).displacement_std(ident3d.Box(2))]
+        [0.1, 0.44]
+
     Attributes:
         sigma: standard deviation before truncation, in the latents' unit: one number, or one per factor.
     """
@@ -152,6 +161,12 @@ class Laplace(ExponentialPower):
 
     Truncated on a box, plain on the unbounded space, projected on a sphere; see :class:`ExponentialPower`.
 
+    Example:
+        >>> import ident3d, torch
+        >>> anchors = torch.zeros(4, 3)
+        >>> ident3d.Laplace(0.2).sample(anchors, ident3d.Box(3), torch.Generator().manual_seed(0)).shape
+        torch.Size([4, 3])
+
     Attributes:
         scale: mean absolute displacement before truncation: one number, or one per factor.
     """
@@ -194,6 +209,13 @@ class GeneralizedNormal(ExponentialPower):
     ``p`` = 1 is :class:`~ident3d.Laplace` with the same scale, ``p`` = 2 is :class:`~ident3d.Normal` with
     sigma = scale / sqrt(2). Truncated on a box, plain on the unbounded space, projected on a sphere;
     see :class:`ExponentialPower`.
+
+    Example:
+        >>> import ident3d, torch
+        >>> z, z_pos = torch.zeros(1, 2), torch.tensor([[0.1, -0.2]])
+        >>> cubic, normal = ident3d.GeneralizedNormal(3, 0.5), ident3d.GeneralizedNormal(2, 0.5)
+        >>> bool(cubic.log_prob(z_pos, z, ident3d.Unbounded(2)) > normal.log_prob(z_pos, z, ident3d.Unbounded(2)))
+        True
 
     Attributes:
         p: the exponent, 1 or larger, as the theory asks: |x|^p is a power of a metric.

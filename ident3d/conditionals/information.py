@@ -18,6 +18,11 @@ def true_mutual_information(conditional: Conditional, space: Space) -> float:
     :class:`~ident3d.AnisotropicNormal` up to 0.001 nats; a conditional of your own may bring its own
     :meth:`~ident3d.Conditional.mutual_information`.
 
+    Example:
+        >>> import ident3d
+        >>> round(ident3d.true_mutual_information(ident3d.Normal(0.1), ident3d.Box(1)), 2)  # in nats
+        1.65
+
     Args:
         conditional: the distribution of the positive.
         space: a box or a sphere.

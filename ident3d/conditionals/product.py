@@ -22,8 +22,13 @@ class Product(Conditional):
     """Independent conditionals, each over its own factors: content narrow and style wide, say.
 
     Example:
-        ``Product({"position": Normal(0.1), "hue": Laplace(0.5), "rest": Uniform()})`` goes by names of factors and
-        groups, ``Product({(0, 1, 2): Normal(0.1), (3, 4): Uniform()})`` by columns.
+        >>> import ident3d
+        >>> by_name = ident3d.Product(
+        ...     {"position": ident3d.Normal(0.1), "hue": ident3d.Laplace(0.5), "rest": ident3d.Uniform()}
+        ... )
+        >>> by_column = ident3d.Product({(0, 1, 2): ident3d.Normal(0.1), (3, 4): ident3d.Uniform()})
+        >>> [columns for columns, _ in by_name.parts]
+        [(0, 1, 2), (3, 4, 5, 6), (7, 8, 9)]
 
     Args:
         parts: the conditional of each factor, group or tuple of columns. A factor's name takes precedence over its

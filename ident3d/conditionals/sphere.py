@@ -42,6 +42,14 @@ class VonMisesFisher(Conditional):
 
     Around each anchor it is the same, so with a uniform marginal the positives are uniform too.
 
+    Example:
+        >>> import ident3d, torch
+        >>> sphere, generator = ident3d.Sphere(4), torch.Generator().manual_seed(0)
+        >>> z = sphere.uniform(10_000, generator)
+        >>> z_pos = ident3d.VonMisesFisher(20.0).sample(z, sphere, generator)
+        >>> round(float((z * z_pos).sum(dim=1).mean()), 2)  # the mean cosine, I_2(20) / I_1(20)
+        0.93
+
     Reference: Zimmermann et al., "Contrastive Learning Inverts the Data Generating Process", eq. 2; the sampler is
     Wood, "Simulation of the von Mises-Fisher distribution", 1994, written so that a large kappa loses no digits.
 
@@ -179,6 +187,12 @@ class AnisotropicNormal(Conditional):
 
     The authors' code has a factor 1/2: its "25 and 5" are 12.5 and 2.5 here. It also samples from a thin shell around
     the sphere, which is close to this density but not equal to it.
+
+    Example:
+        >>> import ident3d
+        >>> conditional = ident3d.AnisotropicNormal([50.0, 2.0])  # content and style
+        >>> [round(std, 2) for std in conditional.displacement_std(ident3d.Unbounded(2))]
+        [0.1, 0.5]
 
     Reference: "InfoNCE: Identifying the Gap Between Theory and Practice" (AnInfoNCE).
 

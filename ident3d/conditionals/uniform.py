@@ -30,6 +30,11 @@ class Uniform(Conditional):
     """The uniform conditional: the positive is uniform on the space, wherever the anchor is.
 
     In a :class:`~ident3d.Product` it is for style factors that the images of a pair do not share.
+
+    Example:
+        >>> import ident3d
+        >>> ident3d.Uniform().mutual_information(ident3d.Box(10))  # the images of a pair share nothing
+        0.0
     """
 
     spaces: ClassVar[tuple[type[Space], ...]] = (Box, Sphere)

@@ -148,6 +148,14 @@ class KittiMasks(MaskSequences):
 
     The archive is read without running anything of it, converted to Parquet once, and read from there afterwards.
 
+    Example:
+        >>> import ident3d, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:  # as a stand-in for the archive, walkers in the same files
+        ...     path = ident3d.walkers(3).save(folder)
+        ...     masks = ident3d.KittiMasks(folder)
+        >>> len(masks.lengths), masks.factors.names
+        (3, ('centre_y', 'centre_x', 'area'))
+
     Args:
         root: folder of ``kitti_peds_v2.pickle``, or of what was converted from it or written by :meth:`save`.
         download: fetch the archive into ``root`` first, unless it is there.

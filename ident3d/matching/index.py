@@ -50,6 +50,16 @@ class PairIndex:
     An index pickles: what FAISS holds is made again, or carried along where that would be slow, and the latents are
     tensors, which processes started with torch's multiprocessing share.
 
+    Example:
+        >>> import ident3d
+        >>> latents = ident3d.sample_latents(1000)
+        >>> index = ident3d.PairIndex(latents)
+        >>> ids, distances = index.match(latents[:3])
+        >>> ids
+        array([0, 1, 2])
+        >>> bool((index.match(latents[:3], exclude=ids)[0] != ids).all())  # the nearest others
+        True
+
     Args:
         latents: (N, d) numbers, N at least 2; any dtype, layout and device.
         backend: one of the names above, or ``package.module:Class`` for a

@@ -70,6 +70,13 @@ class AffineFit(Enum):
 class EvaluationProtocol:
     """How scores are computed. A protocol never changes once scores were reported under its name.
 
+    Example:
+        >>> import ident3d
+        >>> list(ident3d.metrics.PROTOCOLS)
+        ['ident3d-1', 'ident3d-2', 'paper']
+        >>> ident3d.metrics.PROTOCOLS["paper"].max_rows
+        4096
+
     Attributes:
         name: the name under which scores are reported.
         halves: how rows are divided for the regressions; correlations use all rows.
@@ -217,6 +224,13 @@ class Targets:
 @dataclass(frozen=True)
 class Evaluation:
     """What every metric starts from. Rows are in the order of their ids, so the order they came in changes nothing.
+
+    Example:
+        >>> import ident3d
+        >>> test = ident3d.ThreeDIdent("sample", split="test")
+        >>> evaluation = ident3d.metrics.Evaluation.of(test, test.latents, protocol="ident3d-1")
+        >>> evaluation.embeddings.shape, int(evaluation.fitted.sum())
+        ((256, 10), 117)
 
     Attributes:
         protocol: the protocol.

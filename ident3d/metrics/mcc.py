@@ -128,6 +128,12 @@ def mcc(
     dimensions than factors the factors that are left over count 0. A circular factor has the circular-linear
     correlation: the multiple correlation of the dimension with (cos, sin) of the phase.
 
+    Example:
+        >>> import ident3d
+        >>> z = ident3d.sample_latents(500)
+        >>> round(float(ident3d.metrics.mcc(z, -z[:, ::-1])), 4)  # up to order and sign
+        1.0
+
     Args:
         latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.

@@ -66,7 +66,19 @@ class Metric(ABC):
 
 
 class FactorMetric(Metric):
-    """A metric with one number per factor: a column of the table."""
+    """A metric with one number per factor: a column of the table.
+
+    Example:
+        >>> import ident3d, numpy as np
+        >>> class Constant(ident3d.metrics.FactorMetric):
+        ...     label = "one"
+        ...     def values(self, evaluation):
+        ...         return np.ones(len(evaluation.targets.factors))
+        >>> test = ident3d.ThreeDIdent("sample", split="test")
+        >>> evaluation = ident3d.metrics.Evaluation.of(test, test.latents, protocol="ident3d-1")
+        >>> Constant().values(evaluation).sum()
+        10.0
+    """
 
     @abstractmethod
     def values(self, evaluation: Evaluation) -> Array:

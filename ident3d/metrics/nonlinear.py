@@ -107,6 +107,12 @@ def nonlinear_r2(
 ) -> FactorScores:
     """Compute the nonlinear R2: fitted on one half of the rows, scored on the other.
 
+    Example:
+        >>> import ident3d
+        >>> z = ident3d.sample_latents(500)[:, :2]
+        >>> bool(float(ident3d.metrics.nonlinear_r2(z, z**3)) > float(ident3d.metrics.affine_r2(z, z**3)))
+        True
+
     Args:
         latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.

@@ -197,6 +197,12 @@ def affine_r2(
 
     $$R^2 = 1 - \frac{\sum_n (z_n - \hat{z}_n)^2}{\sum_n (z_n - \bar{z})^2}$$
 
+    Example:
+        >>> import ident3d
+        >>> z = ident3d.sample_latents(500)
+        >>> round(float(ident3d.metrics.affine_r2(z, 3 * z[:, ::-1] + 1)), 4)
+        1.0
+
     Args:
         latents: (N, k) raw latents, or a dataset.
         embeddings: (N, d) embeddings of the same rows.

@@ -58,6 +58,15 @@ METRICS: Registry[Metric] = Registry(
 class Scores:
     """Everything that one evaluation found.
 
+    Example:
+        >>> import ident3d
+        >>> test = ident3d.ThreeDIdent("sample", split="test")
+        >>> scores = ident3d.metrics.score(test, test.latents[:, :5])  # an encoder that knows five of ten factors
+        >>> round(scores.mcc, 2), scores.protocol
+        (0.5, 'ident3d-1')
+        >>> [name for name, value in scores.metrics["r2"].value.per_factor.items() if value > 0.99]
+        ['position_x', 'position_y', 'position_z', 'rotation_x', 'rotation_y']
+
     Attributes:
         protocol: name of the protocol, which carries its version.
         rows: number of rows that were used.
@@ -204,6 +213,13 @@ def score(
     The scores depend on the set of (id, latents, embedding) alone, not on the order of the rows. Dimensions that are
     constant or duplicated count what they are worth, are named in ``Scores.warnings``, and raise one
     :class:`~ident3d.metrics.DegenerateEmbeddingWarning`.
+
+    Example:
+        >>> import ident3d
+        >>> test = ident3d.ThreeDIdent("sample", split="test")
+        >>> scores = ident3d.metrics.score(test, test.latents @ test.latents[:10])  # an invertible map of the latents
+        >>> round(scores.r2, 4)
+        1.0
 
     Args:
         latents: (N, k) raw latents, numpy, a torch tensor on any device, or nested lists; or a dataset, such as

@@ -27,6 +27,13 @@ class SimCLRViews:
     saturation and hue changed in random order, and sometimes its colour dropped. The defaults are those of the
     augmented-pairs experiment on 3DIdent: neither flips nor blur.
 
+    Example:
+        >>> import ident3d, torch
+        >>> from ident3d.pairs.augmented import SimCLRViews
+        >>> images = ident3d.ThreeDIdent("sample").pixels([0, 1]).permute(0, 3, 1, 2)
+        >>> SimCLRViews(grey_probability=1.0)(images, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3, 64, 64])
+
     Attributes:
         area: least and largest area of the crop, as a share of the image's.
         ratio: least and largest width / height of the crop; drawn uniformly in its logarithm.
@@ -125,6 +132,12 @@ class AugmentedPairs(StoredPairs):
     colour jitter other hues. A batch's ``ids_pos`` are its ``ids``.
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
+
+    Example:
+        >>> import ident3d
+        >>> batch = ident3d.AugmentedPairs(ident3d.ThreeDIdent("sample"), batch_size=4).batch(0)
+        >>> bool((batch.z == batch.z_pos).all()), bool((batch.x == batch.x_pos).all())
+        (True, False)
 
     Args:
         data: the dataset.

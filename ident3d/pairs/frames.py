@@ -33,6 +33,12 @@ class FramePairs(StoredPairs):
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
 
+    Example:
+        >>> import ident3d
+        >>> batch = ident3d.FramePairs(ident3d.walkers(3), max_delta=5, batch_size=8).batch(0)
+        >>> batch.x.shape, bool((batch.ids_pos - batch.ids).max() <= 5)
+        (torch.Size([8, 1, 64, 64]), True)
+
     Args:
         data: the frames.
         max_delta: largest distance of a pair, in frames, 1 or more: 1 is 0.05 seconds of KITTI Masks, and 5 are 0.15
@@ -68,6 +74,13 @@ class FramePairs(StoredPairs):
             )
         self.max_delta = check_count(max_delta, "max_delta", 1)
         self._starts, self._last = _pairs(data.lengths, len(data))
+        self._say()
+
+    @property
+    def realises(self) -> str:
+        """Which frames make pairs; what conditional they follow is up to the data."""
+        apart = "1 frame" if self.max_delta == 1 else f"1 to {self.max_delta} frames"
+        return f"pairs of frames {apart} apart, of {len(self.data):,}: positives follow what the sequences do"
 
     def _draw(self, number: int) -> PairBatch:
         generator = self._generator("frames", number)

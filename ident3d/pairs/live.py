@@ -39,13 +39,21 @@ class LivePairs(PairStream):
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
 
-    Example::
-
-        space = ident3d.Sphere(4)
-        names = ("position_x", "position_y", "object_hue", "ground_hue")
-        pairs = ident3d.LivePairs(
-            ident3d.AnisotropicNormal((5, 10, 20, 40)), 512, space=space, factors=names, others={"position_z": 0.0}
-        )
+    Example:
+        >>> import ident3d
+        >>> names = ("position_x", "position_y", "object_hue", "ground_hue")
+        >>> pairs = ident3d.LivePairs(
+        ...     ident3d.AnisotropicNormal((5, 10, 20, 40)),
+        ...     batch_size=4,
+        ...     resolution=16,
+        ...     device="cpu",
+        ...     space=ident3d.Sphere(4),
+        ...     factors=names,
+        ...     others={"position_z": 0.0},
+        ... )
+        >>> batch = pairs.batch(0)
+        >>> batch.x.shape, batch.z[:, 2].tolist()
+        (torch.Size([4, 3, 16, 16]), [0.0, 0.0, 0.0, 0.0])
 
     Args:
         conditional: what positives are drawn from.
@@ -210,6 +218,12 @@ class LivePool:
     Row i has the latents of row i of ``ident3d.sample_latents``, so that a pool is the same whatever device it was
     rendered on, but for one level of a colour. ``ident3d.PositivePairs(LivePool(50_000), conditional)`` draws partners
     anew for every batch.
+
+    Example:
+        >>> import ident3d
+        >>> pool = ident3d.LivePool(20, resolution=16, device="cpu")
+        >>> pool.pixels(ident3d.PairIndex(pool.latents).match(pool.latents[:3])[0]).shape
+        torch.Size([3, 16, 16, 3])
 
     Args:
         n: number of images.

@@ -76,6 +76,16 @@ class PositivePairs(StoredPairs):
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
 
+    Example:
+        >>> import ident3d
+        >>> data = ident3d.ThreeDIdent("sample")
+        >>> pairs = ident3d.PositivePairs(data, ident3d.Normal(0.3), batch_size=128)
+        >>> batch = pairs.batch(0)
+        >>> batch.x.shape, bool((batch.ids != batch.ids_pos).all())
+        (torch.Size([128, 3, 64, 64]), True)
+        >>> len(pairs.epoch(0))
+        8
+
     Args:
         data: the dataset, of two images or more.
         conditional: what targets are drawn from.

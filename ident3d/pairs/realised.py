@@ -48,6 +48,13 @@ class RealisedConditional:
     Displacements are positive minus anchor: of the target that was drawn, and of the stored latents that it was
     matched to.
 
+    Example:
+        >>> import ident3d
+        >>> pairs = ident3d.PositivePairs(ident3d.ThreeDIdent("sample"), ident3d.Normal(0.5))
+        >>> found = pairs.realised_conditional(draws=2000)
+        >>> found.is_too_small, 1.1 < max(found.widening) < 1.3
+        (False, True)
+
     Attributes:
         conditional: text of the conditional.
         images: number of images of the dataset.

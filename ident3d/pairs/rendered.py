@@ -53,6 +53,12 @@ class RenderedPairs(StoredPairs):
 
     Streams, ranks, workers, resuming: see :class:`~ident3d.pairs.stream.PairStream`.
 
+    Example:
+        >>> import ident3d
+        >>> ident3d.RenderedPairs(ident3d.ThreeDIdent("sample"))
+        Traceback (most recent call last):
+        ident3d.errors.DatasetError: the dataset has no exact positives: render one with python -m ...
+
     Args:
         data: the dataset.
         batch_size: pairs in a batch, for each rank.

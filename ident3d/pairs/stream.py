@@ -119,6 +119,19 @@ class PairBatch:
 
     Images are (B, 3, H, W), laid out channels last in memory, as decoders write them and convolutions like them.
 
+    Example:
+        >>> import ident3d
+        >>> pairs = ident3d.PositivePairs(ident3d.ThreeDIdent("sample"), ident3d.Normal(0.3), batch_size=3)
+        >>> pairs.batch(0)
+        PairBatch 0: 3 pairs on cpu
+          x        uint8 (3, 3, 64, 64)
+          x_pos    uint8 (3, 3, 64, 64)
+          z        float32 (3, 10)
+          z_pos    float32 (3, 10)
+          ids      int64 (3,)
+          ids_pos  int64 (3,)
+        ...
+
     Attributes:
         x: uint8 images of the anchors, or what ``dtype`` and transforms make of them.
         x_pos: likewise, of the positives.
@@ -163,12 +176,12 @@ class PairBatch:
             n: how many pairs, 1 or more; all where there are fewer.
 
         Raises:
-            ValueError: if a transform made something else than colour images.
+            ValueError: if a transform made something else than images.
         """
         check_count(n, "the number of pairs", 1)
         anchors, positives = as_images(self.x[:n]), as_images(self.x_pos[:n])
         if anchors is None or positives is None:
-            raise ValueError(f"a batch shows images of shape (B, 3, H, W), not {tuple(self.x.shape)}")
+            raise ValueError(f"a batch shows images of shape (B, 3, H, W) or (B, 1, H, W), not {tuple(self.x.shape)}")
         return contact_sheet([anchors, positives])
 
     def __repr__(self) -> str:

@@ -32,6 +32,15 @@ class BatchTransform:
     What is the same for every image is cheaper so: ``BatchTransform(function)``. A random crop or flip would be the
     same in the whole batch.
 
+    Example:
+        >>> import ident3d, torch
+        >>> halved = ident3d.BatchTransform(lambda images: images / 2)
+        >>> pairs = ident3d.PositivePairs(
+        ...     ident3d.ThreeDIdent("sample"), ident3d.Normal(0.3), 8, dtype=torch.float32, transform=halved
+        ... )
+        >>> bool(pairs.batch(0).x.max() <= 0.5)
+        True
+
     Attributes:
         function: makes a tensor of B images of a (B, 3, H, W) tensor.
         is_quick: whether it takes so little time that the process which iterates applies it itself: workers then send

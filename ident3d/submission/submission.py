@@ -141,6 +141,16 @@ class Submission:
     On disk it is a folder, or a zip archive, of ``submission.json`` (metadata, and the checksum of each array),
     ``ids.npy`` and ``embeddings-0.npy``, ``embeddings-1.npy``, ... No part of it is code.
 
+    Example:
+        >>> import ident3d, tempfile
+        >>> from ident3d.submission import Metadata
+        >>> test = ident3d.ThreeDIdent("sample", split="test")
+        >>> about = Metadata("latents", ("A. Author",), "none", "none", "none", "none", test.fingerprint)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     written = ident3d.Submission.write(f"{folder}/mine.zip", test.latents, test.ids, about)
+        ...     ident3d.Submission.read(f"{folder}/mine.zip").embeddings[0].shape
+        (256, 10)
+
     Attributes:
         metadata: who did what, on which data.
         ids: (N,) int64, the ids of the samples.

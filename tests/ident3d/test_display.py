@@ -99,7 +99,7 @@ def test_pairs_say_how_they_are_served_and_what_they_realise():
     first, second, third = text.splitlines()
     assert first == "PositivePairs(batch_size=12, seed=3, dtype=torch.float32) on cpu"
     assert second.startswith("  normal(sigma=0.5) matched in 256 images: positives spread ")
-    assert third == "  transform: BatchTransform(function=Identity())"
+    assert third.startswith("  transform: BatchTransform(function=Identity()")
     assert repr(AugmentedPairs(SAMPLE, 4)).splitlines()[1] == (
         "  two augmented views of each of 256 images: positives have the latents of their anchors"
     )
@@ -153,9 +153,11 @@ def test_what_a_transform_made_of_images_is_shown_as_well_as_it_can_be():
     np.testing.assert_allclose(shown, 255 * wide[0] / wide.max(), atol=1)
     flat = pairs(transform=lambda x: x.float().mean(dim=(1, 2))).batch(0)
     assert not parsed(flat).images
-    with pytest.raises(ValueError, match=r"a batch shows images of shape \(B, 3, H, W\), not \(12, 3\)"):
+    with pytest.raises(ValueError, match=r"a batch shows images of shape \(B, 3, H, W\) or .*, not \(12, 3\)"):
         flat.show()
     assert as_images(torch.zeros(0, 3, 2, 2)) is None
+    grey = as_images(torch.tensor([[[[0, 255]]]], dtype=torch.uint8))
+    np.testing.assert_array_equal(grey, [[[[0] * 3, [255] * 3]]])
 
 
 def test_show_is_a_sheet_of_images():
