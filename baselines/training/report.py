@@ -1,42 +1,59 @@
-"""The report of a run: one HTML page with curves, scores, and embeddings plotted against latents."""
+"""The report of a run: one HTML page with curves, scores, pairs, and embeddings plotted against latents."""
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from baselines.pairs import RunImages, find_source, matching_index
+from baselines.pairs import DatasetPart, PairSource, RunImages, find_source, matching_index
 from baselines.training.checkpoint import load_state
 from baselines.training.conditional import content_and_style, pair_conditional, true_precision
 from baselines.training.objective import build_loss
 from baselines.training.progress import read_metrics
 from baselines.training.run import Run
+from ident3d.display import as_images, contact_sheet, embedded
 from ident3d.embedding import embed
 from ident3d.errors import MissingDependencyError
 from ident3d.files import write_text
+from ident3d.metrics import DegenerateEmbeddingWarning, score
 from ident3d.pairs import realised_conditional
+from ident3d.progress import duration
 
 if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
+    from baselines.recipes import Recipe
     from ident3d.conditionals import Conditional
 
 __all__ = ["check_can_draw", "curves", "precisions", "scatter", "write_report"]
 
 _MOST_POINTS = 1000
-_R2_LABELS = {"r2": "all factors", "r2/content": "content", "r2/style": "style"}
-_STYLE = "body{font-family:sans-serif;max-width:70rem;margin:2rem auto}td,th{padding:.2rem .8rem;text-align:left}"
+_SUFFIXES = {"": "all factors", "/content": "content", "/style": "style"}
+_PAIRS_SHOWN = 8
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+img { display: block; max-width: 100%; height: auto; background: #fff; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .92rem; }
+td, th { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td:first-child, th:first-child { text-align: left; }
+tr.mean td { border-bottom: 1px solid #8886; font-weight: 600; }
+.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .25rem; }
+.pairs img { width: 100%; image-rendering: auto; }
+pre { white-space: pre-wrap; font-size: .85rem; }
+"""
 
 
 def check_can_draw() -> None:
@@ -46,7 +63,7 @@ def check_can_draw() -> None:
 
 
 def write_report(run: Run, root: str | Path | None, device: torch.device) -> Path:
-    """Write ``report.html`` into a run's folder: options, curves, latents against embeddings, Lambda.
+    """Write ``report.html`` into a run's folder: counts, curves, scores, pairs, latents against embeddings, Lambda.
 
     Args:
         run: the run, with a checkpoint.
@@ -74,30 +91,32 @@ def write_report(run: Run, root: str | Path | None, device: torch.device) -> Pat
     summary = (
         f"{recipe.title}. {checkpoint.step} steps, seed {options.seed}, {run.training_images()}, on {record['device']}."
     )
+    source = find_source(recipe.pairs)
+    groups = content_and_style(conditional, len(factors))
     parts = [
         f"<h1>{html.escape(recipe.name)}</h1>",
         f"<p>{html.escape(summary)}</p>",
+        f"<p>{html.escape(_counts(recipe, checkpoint.step, images, metrics, source.views))}</p>",
         *([f"<p>{html.escape(record['pairs'])}</p>"] if record.get("pairs") else []),  # runs of earlier days have none
-        _shown("Loss and R2", curves(metrics, loss.label)),
-        _scores(metrics, factors.names, content_and_style(conditional, len(factors))),
-        _shown(
-            "Latents against embeddings, validation part",
-            scatter(held_out.latents.numpy(), embeddings, factors.names),
-        ),
+        _shown("Loss, R2 and MCC", curves(metrics, loss.label)),
+        _scores(held_out, embeddings, groups, checkpoint.step),
+        _pairs(source, images, conditional, options.seed),
+        _panels("Latents against embeddings, validation part", scatter(held_out, embeddings)),
     ]
     if loss.precision is not None:
-        others = _other_precisions(conditional, images, is_matched=find_source(recipe.pairs).is_matched)
+        others = _other_precisions(conditional, images, is_matched=source.is_matched)
         parts.append(_shown("Learned Lambda, and the conditional's", precisions(loss.precision.tolist(), others)))
     parts.append(f"<h2>Options</h2><pre>{html.escape(json.dumps(record, indent=1))}</pre>")
     page = run.report_path
     title = f"<title>{html.escape(recipe.name)}</title>"
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8">{title}<style>{_STYLE}</style>'
+    phone = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8">{phone}{title}<style>{_STYLE}</style>'
     write_text(page, head + "\n".join(parts) + "</html>\n")
     return page
 
 
 def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure:
-    """Plot loss and R2 against steps, with the R2 of content and style if a run has them.
+    """Plot loss, R2 and MCC against steps, one below the other, with those of content and style if a run has them.
 
     Args:
         metrics: lines of metrics.
@@ -105,43 +124,48 @@ def curves(metrics: list[dict[str, Any]], label: str = "loss in nats") -> Figure
     """
     from matplotlib.ticker import MaxNLocator
 
-    figure = _new_figure(10, 3.2)
-    loss, r2 = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    figure = _new_figure(6.5, 7.5)
+    loss, *scores = (figure.add_subplot(3, 1, row) for row in (1, 2, 3))
     loss.plot(*_points(metrics, "loss"))
     loss.set_ylabel(label)
-    apart = [name for name in _R2_LABELS if any(name in line for line in metrics)]
-    for name in apart:
-        r2.plot(*_points(metrics, name), marker=".", label=_R2_LABELS[name])
-    r2.set_ylabel("R2 on the validation part")
-    if len(apart) > 1:
-        r2.legend()
-    for axes in (loss, r2):
-        axes.set_xlabel("step")
+    for axes, metric in zip(scores, ("r2", "mcc"), strict=True):
+        apart = {f"{metric}{suffix}": text for suffix, text in _SUFFIXES.items()}
+        apart = {name: text for name, text in apart.items() if any(name in line for line in metrics)}
+        for name, text in apart.items():
+            axes.plot(*_points(metrics, name), marker=".", label=text)
+        axes.set_ylabel(f"{metric.upper()} on the validation part")
+        if len(apart) > 1:
+            axes.legend()
+    for axes in (loss, *scores):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    scores[-1].set_xlabel("step")
     return figure
 
 
-def scatter(latents: npt.NDArray[np.float32], embeddings: npt.NDArray[np.float32], names: tuple[str, ...]) -> Figure:
+def scatter(part: DatasetPart, embeddings: npt.NDArray[np.float32]) -> dict[str, Figure]:
     """Plot each factor against the embedding dimension that correlates with it most.
 
     Args:
-        latents: (N, k) latents.
-        embeddings: (N, d) embeddings of the same images.
-        names: names of the k factors.
+        part: the images that were embedded.
+        embeddings: (N, d) their embeddings.
+
+    Returns:
+        A small plot for each factor, by what it shows.
     """
-    columns = min(5, len(names))
-    rows = -(-len(names) // columns)
-    figure = _new_figure(2.2 * columns, 2.2 * rows)
+    latents = part.latents.numpy()
     strengths = _correlations(latents, embeddings)
-    for k, name in enumerate(names):
+    panels = {}
+    for k, name in enumerate(part.factors.names):
         best = int(strengths[k].argmax())
-        axes = figure.add_subplot(rows, columns, k + 1)
+        figure = _new_figure(2.2, 2.2)
+        axes = figure.add_subplot()
         axes.scatter(latents[:_MOST_POINTS, k], embeddings[:_MOST_POINTS, best], s=2, rasterized=True)
         axes.set_title(f"{name}\ndimension {best}, |r| {strengths[k, best]:.2f}", fontsize=7)
+        axes.set_xlabel("latent", fontsize=6)
+        axes.set_ylabel("embedding", fontsize=6)
         axes.tick_params(labelsize=6)
-    figure.supxlabel("latent", fontsize=8)
-    figure.supylabel("embedding", fontsize=8)
-    return figure
+        panels[f"{name} against dimension {best}"] = figure
+    return panels
 
 
 def precisions(learned: list[float], others: Mapping[str, npt.NDArray[np.float64]]) -> Figure:
@@ -176,27 +200,82 @@ def _other_precisions(
 
 
 def _shown(caption: str, figure: Figure) -> str:
+    text = html.escape(caption)
+    return f"<h2>{text}</h2>{_image(caption, figure)}"
+
+
+def _panels(caption: str, figures: Mapping[str, Figure]) -> str:
+    shown = "".join(_image(text, figure) for text, figure in figures.items())
+    return f'<h2>{html.escape(caption)}</h2><div class="panels">{shown}</div>'
+
+
+def _image(alt: str, figure: Figure) -> str:
     image = io.BytesIO()
     figure.savefig(image, format="png", dpi=110)
-    data = base64.b64encode(image.getvalue()).decode()
-    text = html.escape(caption)
-    return f'<h2>{text}</h2><img alt="{text}" style="max-width:100%" src="data:image/png;base64,{data}">'
+    return embedded(image.getvalue(), alt)
 
 
-def _scores(metrics: list[dict[str, Any]], names: tuple[str, ...], groups: dict[str, list[int]]) -> str:
-    evaluations = [line for line in metrics if "r2" in line]
-    if not evaluations:
-        return "<p>There is no evaluation yet.</p>"
-    last = evaluations[-1]
-    columns = {"mean": list(range(len(names))), **groups, **{name: [k] for k, name in enumerate(names)}}
-    rows = "".join(
-        f"<tr><td>{html.escape(label)}</td>"
-        + "".join(f"<td>{np.mean([last[f'{score}/{names[k]}'] for k in own]):.3f}</td>" for score in ("r2", "mcc"))
-        + "</tr>"
-        for label, own in columns.items()
+def _pairs(source: PairSource, images: RunImages, conditional: Conditional | None, seed: int) -> str:
+    """Show the first pairs of the training, anchors above positives; the images alone for losses of one view."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the report says what pairs realise
+        batch = source.stream(images, conditional, _PAIRS_SHOWN, seed).batch(0)
+    rows = [as_images(view) for view in (batch.x, batch.x_pos)[: source.views]]
+    found = [row for row in rows if row is not None]
+    if not found:
+        return ""
+    sheet = io.BytesIO()
+    contact_sheet(found).save(sheet, format="png")
+    what = "Pairs: anchors above, positives below" if source.views == 2 else "Images"
+    return f'<h2>{what}</h2><div class="pairs">{embedded(sheet.getvalue(), what)}</div>'
+
+
+def _counts(recipe: Recipe, steps: int, images: RunImages, metrics: list[dict[str, Any]], views: int) -> str:
+    """Say what was really used: pairs, images, and time."""
+    pairs = steps * recipe.batch_size
+    shown = f"{pairs:,} pairs, {views * pairs:,} images" if views == 2 else f"{pairs:,} images"
+    text = f"Shown: {shown}, in {steps:,} steps of {recipe.batch_size:,}"
+    if images.stored is not None:
+        held = len(images.stored)
+        text += f"; {held:,} images were trained on, each {views * pairs / held:,.1f} times on average"
+    text += f"; {len(images.held_out):,} others are evaluated on"
+    seconds = sum(line.get("seconds") or 0 for line in metrics)
+    if seconds > 0:
+        text += f". Training took {duration(seconds)}, {views * pairs / seconds:,.0f} images/s"
+    return text + "."
+
+
+def _scores(
+    part: DatasetPart, embeddings: npt.NDArray[np.float32], groups: Mapping[str, Sequence[int]], step: int
+) -> str:
+    """Return a table of the scores by factor and group, with 95% intervals and the chance level."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateEmbeddingWarning)  # the scores are there all the same
+        found = score(part.latents, embeddings, part.rows.numpy(), factors=part.factors)
+    metrics = [found.metrics[name] for name in ("r2", "mcc_pearson")]
+
+    def cells(value: float, low: float | None = None, high: float | None = None, chance: float | None = None) -> str:
+        interval = "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+        return f"<td>{value:.3f}</td><td>{interval}</td><td>{'' if chance is None else f'{chance:.3f}'}</td>"
+
+    rows = {"mean": [cells(m.value.mean, m.low.mean, m.high.mean, m.chance.mean) for m in metrics]}
+    for name, own in groups.items():
+        names = [part.factors.names[k] for k in own]
+        rows[name] = [cells(fmean(m.value.per_factor.get(one, 0.0) for one in names)) for m in metrics]
+    for kind in ("per_group", "per_factor"):
+        for name in getattr(metrics[0].value, kind):
+            rows[name] = [
+                cells(*(getattr(scores, kind)[name] for scores in (m.value, m.low, m.high, m.chance))) for m in metrics
+            ]
+    lines = "".join(
+        f"<tr{' class=mean' if name == 'mean' else ''}><td>{html.escape(name)}</td>{''.join(both)}</tr>"
+        for name, both in rows.items()
     )
-    heads = "<tr><th>factor</th><th>R2</th><th>MCC</th></tr>"
-    return f"<h2>Scores on the validation part, step {last['step']}</h2><table>{heads}{rows}</table>"
+    heads = "".join(f"<th>{name}</th><th>95% interval</th><th>chance</th>" for name in ("R2", "MCC"))
+    caption = f"Scores on the validation part, step {step:,}"
+    table = f'<div class="wide"><table><tr><th>factor</th>{heads}</tr>{lines}</table></div>'
+    faults = "".join(f"<p>{html.escape(text)}</p>" for text in found.warnings)
+    return f"<h2>{caption}</h2>{table}{faults}"
 
 
 def _points(metrics: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
