@@ -45,7 +45,7 @@ _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 img { display: block; max-width: 100%; height: auto; background: #fff; }
-.wide { overflow-x: auto; }
+.tables { display: flex; flex-wrap: wrap; gap: 1.5rem 3rem; }
 table { border-collapse: collapse; font-size: .92rem; }
 td, th { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 td:first-child, th:first-child { text-align: left; }
@@ -267,15 +267,18 @@ def _scores(
             rows[name] = [
                 cells(*(getattr(scores, kind)[name] for scores in (m.value, m.low, m.high, m.chance))) for m in metrics
             ]
-    lines = "".join(
-        f"<tr{' class=mean' if name == 'mean' else ''}><td>{html.escape(name)}</td>{''.join(both)}</tr>"
-        for name, both in rows.items()
-    )
-    heads = "".join(f"<th>{name}</th><th>95% interval</th><th>chance</th>" for name in ("R2", "MCC"))
+    tables = [
+        f"<table><tr><th>factor</th><th>{name}</th><th>95% interval</th><th>chance</th></tr>"
+        + "".join(
+            f"<tr{' class=mean' if row == 'mean' else ''}><td>{html.escape(row)}</td>{both[k]}</tr>"
+            for row, both in rows.items()
+        )
+        + "</table>"
+        for k, name in enumerate(("R2", "MCC"))
+    ]
     caption = f"Scores on the validation part, step {step:,}"
-    table = f'<div class="wide"><table><tr><th>factor</th>{heads}</tr>{lines}</table></div>'
     faults = "".join(f"<p>{html.escape(text)}</p>" for text in found.warnings)
-    return f"<h2>{caption}</h2>{table}{faults}"
+    return f'<h2>{caption}</h2><div class="tables">{"".join(tables)}</div>{faults}'
 
 
 def _points(metrics: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
