@@ -133,6 +133,8 @@ class TrainingOptions:
     """What the training runs on."""
     intervals: Intervals = field(default_factory=Intervals)
     """How often metrics, evaluations and checkpoints are written."""
+    wandb: str | None = None
+    """Project of Weights & Biases that metrics are logged to as well; needs wandb, which also runs offline."""
     live: LiveImages = field(default_factory=LiveImages)
     """How images are rendered as they are asked for, with --live alone."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from baselines.training.options import Intervals
 from ident3d.codec import read_file
+from ident3d.errors import MissingDependencyError
 from ident3d.files import write_text
 from ident3d.progress import duration
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = ["Clock", "Estimate", "Logbook", "Schedule", "read_metrics"]
+__all__ = ["Clock", "Estimate", "Logbook", "Schedule", "check_can_log", "read_metrics"]
 
 _LOG = logging.getLogger("ident3d.baselines")
 _LONG_SECONDS = 600.0
@@ -135,9 +137,26 @@ class Logbook:
         folder: folder of the run.
         step: number of steps done; lines about later steps, which a resumed run repeats, are removed.
         writes: whether this process writes.
+        wandb: project of Weights & Biases that the metrics go to as well; None for none. A run that is resumed goes on
+            in the one that ``wandb.json`` in its folder names.
+        options: what the run is, for Weights & Biases.
+
+    Raises:
+        MissingDependencyError: if wandb is not installed and a project is given.
     """
 
-    def __init__(self, folder: Path, step: int = 0, *, writes: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        step: int = 0,
+        *,
+        writes: bool = True,
+        wandb: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._project, self._options = wandb if writes else None, dict(options or {})
+        self._remote: Any = None
         self._path = folder / "metrics.jsonl"
         self._board = folder / "tensorboard"
         self._writes = writes
@@ -151,6 +170,15 @@ class Logbook:
     def __enter__(self) -> Self:
         if not self._writes:
             return self
+        if self._project is not None:
+            self._remote = _wandb().init(
+                project=self._project,
+                dir=str(self._folder),
+                name=self._folder.name,
+                id=_wandb_id(self._folder),
+                resume="allow",
+                config=self._options,
+            )
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -161,6 +189,8 @@ class Logbook:
     def __exit__(self, *error: object) -> None:
         if self._writer is not None:
             self._writer.close()
+        if self._remote is not None:
+            self._remote.finish(exit_code=0 if error[:1] in {(), (None,)} else 1)
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         """Write the metrics of a step; NaN and infinity, which JSON lacks, as null."""
@@ -169,9 +199,37 @@ class Logbook:
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(_as_line({"step": step, **finite}))
+        if self._remote is not None:
+            self._remote.log(metrics, step=step)
         if self._writer is not None:
             for name, value in metrics.items():
                 self._writer.add_scalar(name, value, step)
+
+
+def check_can_log(project: str | None) -> None:
+    """Raise MissingDependencyError if metrics are to go to Weights & Biases and it is not installed."""
+    if project is not None:
+        _wandb()
+
+
+def _wandb() -> Any:
+    try:
+        import wandb
+    except ImportError as error:
+        raise MissingDependencyError("wandb", "log to Weights & Biases", "wandb") from error
+    return wandb
+
+
+def _wandb_id(folder: Path) -> str:
+    """Return the name of a run of Weights & Biases, which stays the same when the training is resumed."""
+    path = folder / "wandb.json"
+    if not path.exists():
+        write_text(path, json.dumps({"id": secrets.token_hex(8)}) + "\n")
+    found = read_file(path, "remove it to begin a new run of Weights & Biases")
+    identity = found.get("id") if isinstance(found, dict) else None
+    if not identity:
+        raise ValueError(f"{path} names no run; remove it to begin a new run of Weights & Biases")
+    return str(identity)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

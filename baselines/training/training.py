@@ -23,9 +23,10 @@ from baselines.training.memory import step_memory
 from baselines.training.objective import TrainedModel, build_encoder, build_loss, build_optimiser
 from baselines.training.options import TrainingOptions
 from baselines.training.placement import Placement, join_batch_norm, place
-from baselines.training.progress import Logbook, Schedule
+from baselines.training.progress import Logbook, Schedule, check_can_log
 from baselines.training.report import check_can_draw, write_report
 from baselines.training.run import Run, run_identity
+from ident3d.codec import to_json
 from ident3d.files import remove_unfinished
 
 __all__ = ["train", "train_run"]
@@ -74,6 +75,7 @@ def train(
     """
     if report:
         check_can_draw()
+    check_can_log((options or TrainingOptions()).wandb)
     recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
     options = options or TrainingOptions()
     if options.hardware.threads > 0:
@@ -133,7 +135,9 @@ def train_run(  # noqa: PLR0917 - what a training is made of, each once
             *(run.folder, trainer.step, recipe.steps, placement.precision, placement.device),
         )
         schedule = Schedule(recipe.steps, options.intervals)
-        with Logbook(run.folder, trainer.step, writes=placement.is_first) as logbook:
+        about = {"recipe": to_json(recipe), **to_json(options)}
+        book = Logbook(run.folder, trainer.step, writes=placement.is_first, wandb=options.wandb, options=about)
+        with book as logbook:
             encoder, held_out = trainer.model.encoder, images.held_out
             try:
                 trainer.train(batches, schedule, logbook, lambda: evaluate(encoder, held_out, placement.device, groups))

@@ -82,6 +82,7 @@ LIBRARIES: tuple[Library, ...] = (
     Library("torchvision", ("train",)),
     Library("safetensors", ("train",)),
     Library("tensorboard", ("train",)),
+    Library("wandb", ("wandb",)),
     Library("onnx", ("train", "leaderboard")),
     Library("onnxscript", ("train",)),
     Library("onnxruntime", ("train", "leaderboard")),

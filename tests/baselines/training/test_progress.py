@@ -1,12 +1,15 @@
 import json
 import logging
 import math
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from baselines.training import progress
-from baselines.training.options import Intervals
+from baselines.training import progress, train
+from baselines.training.options import Intervals, TrainingOptions
 from baselines.training.progress import Estimate, Logbook, Schedule, read_metrics
+from ident3d.errors import MissingDependencyError
 
 
 def test_what_lies_after_the_step_resumed_from_is_taken_back(tmp_path):
@@ -34,6 +37,48 @@ def test_every_line_is_strict_json(tmp_path):
         logbook.write(1, {"r2": math.nan, "loss": math.inf})
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert json.loads(line, parse_constant=lambda name: name) == {"step": 1, "r2": None, "loss": None}
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    """A stand-in for Weights & Biases that remembers what it is told."""
+    told = []
+
+    class Remote:
+        def log(self, metrics, step):
+            told.append((step, metrics))
+
+        def finish(self, exit_code):
+            told.append(("end", exit_code))
+
+    def init(**options):
+        told.append(("begin", options))
+        return Remote()
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    return told
+
+
+def test_weights_and_biases_gets_the_same_numbers_and_goes_on_with_the_same_run(tmp_path, wandb):
+    with Logbook(tmp_path, wandb="mine", options={"seed": 3}) as logbook:
+        logbook.write(2, {"loss": 1.0})
+    with pytest.raises(KeyboardInterrupt), Logbook(tmp_path, 2, wandb="mine") as logbook:
+        raise KeyboardInterrupt
+    (_, first), line, end, (_, again), failed = wandb
+    assert (first["project"], first["name"], first["config"]) == ("mine", tmp_path.name, {"seed": 3})
+    assert (line, end, failed) == ((2, {"loss": 1.0}), ("end", 0), ("end", 1))
+    assert again["id"] == first["id"]
+    assert again["resume"] == "allow"
+    with Logbook(tmp_path / "other", writes=False, wandb="mine"):
+        assert len(wandb) == 5, "other processes tell nothing"
+
+
+def test_without_it_the_extra_is_named_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    options = TrainingOptions(wandb="mine")
+    with pytest.raises(MissingDependencyError, match=r"pip install 'ident3d\[wandb\]'"):
+        train("supervised", "sample", tmp_path / "run", options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_other_processes_write_nothing(tmp_path):
