@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from ident3d.codec import read_file
 from ident3d.commandline import EXIT_OK, write_json
 
 __all__ = ["Reproduce"]
+
+_LOG = logging.getLogger("ident3d.baselines")
 
 
 def _studies() -> Iterable[str]:
@@ -76,6 +79,8 @@ class Reproduce:
     """Folder of the results; by default baselines/results/synthetic/BUDGET."""
     checkpoints: Path = Path("runs/synthetic")
     """Folder of the checkpoints that trainings are resumed from."""
+    config: Path | None = None
+    """TOML file with options by their names; options given here come before it."""
     json: bool = False
     """Print what was done as JSON."""
 
@@ -115,4 +120,5 @@ class Reproduce:
             write_json(read_file(reproduction.path, "run it again"))
         else:
             sys.stdout.write(reproduction.markdown)
+            _LOG.info("the results are in %s", reproduction.path.parent)
         return EXIT_OK

@@ -114,7 +114,7 @@ class Train:
     depth: Literal[18, 34, 50, 101] | None = None
     """Layers of the ResNet; --depth 18 is short for --encoder resnet18."""
     config: Path | None = None
-    """TOML file with options by their names, such as the config.toml of a run; options given here come before it."""
+    """TOML file with options by their names; options given here come before it."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """How to train."""
     json: bool = False

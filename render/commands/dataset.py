@@ -65,6 +65,8 @@ class Dataset:
     """Rows of a Parquet shard; by default up to 1,000, and fewer in a small dataset."""
     merge: bool = False
     """Render nothing: list the parts in ROOT as one dataset, and check that nothing is missing or duplicated."""
+    config: Path | None = None
+    """TOML file with options by their names; options given here come before it."""
     json: bool = False
     """Print what was done as JSON."""
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import tyro
@@ -53,6 +54,63 @@ class Rest:
 
     def run(self) -> int:
         return commandline.EXIT_OK
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options of a group."""
+
+    depth: int = 1
+    """How deep."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """Play.
+
+    Examples:
+        work play chess
+    """
+
+    game: tyro.conf.Positional[str]
+    """Which."""
+    rounds: tuple[int, ...] = ()
+    """Rounds."""
+    loud: bool = False
+    """Loud."""
+    config: Path | None = None
+    """A file."""
+    group: Group = Group()
+    """More."""
+
+    def run(self) -> int:
+        return commandline.EXIT_OK
+
+
+@pytest.mark.parametrize("commands", [{"play": Play, "bed": Rest}, {"": Play}])
+def test_options_of_a_file_come_after_those_of_the_command_line(commands, tmp_path):
+    file = tmp_path / "play.toml"
+    file.write_text('game = "go"\nrounds = [1, 2]\nloud = true\ndepth = 3\n')
+    first = [] if "" in commands else ["play"]
+    found = commandline.parse("work", "Works.", commands, [*first, "--config", str(file)])
+    assert (found.game, found.rounds, found.loud, found.group.depth) == ("go", (1, 2), True, 3)
+    found = commandline.parse("work", "Works.", commands, [*first, "chess", f"--config={file}", "--depth", "5"])
+    assert (found.game, found.rounds, found.group.depth) == ("chess", (1, 2), 5)
+    file.write_text("depth = 3\n")
+    with pytest.raises(SystemExit):
+        commandline.parse("work", "Works.", commands, [*first, "--config", str(file)])  # which game is asked for
+    file.write_text("depth = 3.5\nrouns = 3\n")
+    with pytest.raises(
+        ValueError, match=r"(?s)depth: expected an integer.*rouns: there is no such option; did you mean rounds"
+    ):
+        commandline.parse("work", "Works.", commands, [*first, "--config", str(file)])
+
+
+def test_what_is_written_is_read(tmp_path):
+    file = tmp_path / "play.toml"
+    options = {"game": 'a "quoted" ü', "rounds": [1, 2], "loud": True, "config": None, "depth": 2}
+    file.write_text(commandline.as_toml(options), encoding="utf-8")
+    assert commandline.configured(Play, file) == Play(options["game"], (1, 2), True, None, Group(2))
 
 
 @pytest.mark.parametrize(
