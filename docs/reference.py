@@ -25,11 +25,50 @@ __all__ = ["PACKAGES", "build", "main", "modules"]
 
 PACKAGES = ("ident3d", "render", "baselines", "leaderboard")
 HERE = Path(__file__).parent
-TUTORIALS = tuple(sorted(HERE.glob("*.md")))
+_FIRST = HERE / "quickstart.md"
+TUTORIALS = (_FIRST, *sorted(path for path in HERE.glob("*.md") if path != _FIRST))
+LOOKED_FOR = {
+    "images and latents": ("ident3d.dataset.ThreeDIdent", "ident3d.hub.from_hub", "ident3d.latents.sample_latents"),
+    "positive pairs": (
+        "ident3d.pairs.matched.PositivePairs",
+        "ident3d.pairs.live.LivePairs",
+        "ident3d.pairs.rendered.RenderedPairs",
+        "ident3d.pairs.augmented.AugmentedPairs",
+        "ident3d.pairs.transforms.BatchTransform",
+    ),
+    "what a dataset makes of a conditional": ("ident3d.pairs.realised.RealisedConditional",),
+    "conditionals and spaces": (
+        "ident3d.conditionals.exponential.Normal",
+        "ident3d.conditionals.sphere.VonMisesFisher",
+        "ident3d.conditionals.product.Product",
+        "ident3d.spaces.Box",
+        "ident3d.spaces.Sphere",
+    ),
+    "matching": ("ident3d.matching.index.PairIndex",),
+    "scores": (
+        "ident3d.metrics.scores.score",
+        "ident3d.metrics.r2.affine_r2",
+        "ident3d.metrics.mcc.mcc",
+        "ident3d.metrics.evaluation.EvaluationProtocol",
+        "ident3d.metrics.metric.FactorMetric",
+    ),
+    "embeddings and submissions": ("ident3d.embedding.embed", "ident3d.submission.submission.Submission"),
+    "live images": ("ident3d.live.renderer.LiveRenderer",),
+    "losses, encoders, recipes and training": (
+        "baselines.losses.info_nce.info_nce",
+        "baselines.encoders.encoder",
+        "baselines.recipes",
+        "baselines.training.training.train",
+    ),
+    "rendering": ("render.dataset.render.render_dataset", "ident3d.scene.world.World"),
+    "the leaderboard": ("leaderboard.board", "leaderboard.tracks"),
+}
+"""What people look for, and where it is: the index links each of these."""
 
 _INSIDE_BLENDER = ("render.blender.cycles", "render.blender.worker")  # a process that imports them is changed by it
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([\w.]+)`")
 _ANY_ROLE = re.compile(r":\w+:`[^`]*`")
+_EXAMPLE = re.compile(r"^Example:\n((?: {4}.*(?:\n|\Z))+)", re.MULTILINE)
 _EXAMPLES = re.compile(r"^Examples:\n((?: {4}.*(?:\n|\Z))+)", re.MULTILINE)
 _STARS = re.compile(r"^( +)\*\*(?=\w+: )", re.MULTILINE)  # of an argument's name, which Markdown takes for its own
 _FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
@@ -70,7 +109,14 @@ def build(packages: Sequence[str] = PACKAGES) -> tuple[dict[str, str], list[str]
             texts[f"{tutorial.stem}.html"] = template.render(title=_title(text), text=text, all_modules=pages)
         tutorials = {f"{tutorial.stem}.html": _title(tutorial.read_text(encoding="utf-8")) for tutorial in TUTORIALS}
         index = pdoc.render.env.get_template("index.html.jinja2")
-        texts["index.html"] = index.render(all_modules=pages, packages=packages, tutorials=tutorials)
+        looked_for = {
+            what: {name: _address(name, pages) for name in names}
+            for what, names in LOOKED_FOR.items()
+            if names[0].partition(".")[0] in packages
+        }
+        texts["index.html"] = index.render(
+            all_modules=pages, packages=packages, tutorials=tutorials, looked_for=looked_for
+        )
         search = _FORMULA_WORD.sub("", pdoc.render.search_index(pages))
     for name, text in texts.items():
         faults += [f"{name}: {fault}" for fault in _faults(name, text, texts)]
@@ -84,6 +130,12 @@ def modules(packages: Sequence[str] = PACKAGES) -> Iterator[str]:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if module.name not in _INSIDE_BLENDER and not module.name.rpartition(".")[2].startswith("_"):
                 yield module.name
+
+
+def _address(name: str, pages: Collection[str]) -> str:
+    """Return the page of a module, or the place of a member on the page of its module."""
+    module, _, member = (name, "", "") if name in pages else name.rpartition(".")
+    return f"{module.replace('.', '/')}.html" + (f"#{member}" if member else "")
 
 
 def _configure() -> None:
@@ -118,7 +170,9 @@ def _prepare(page: pdoc.doc.Module) -> Iterator[str]:
         doc = waiting.pop()
         if isinstance(doc, pdoc.doc.Namespace):
             waiting += [member for member in doc.own_members if member.kind != "module"]
-        text = _STARS.sub(r"\1", _EXAMPLES.sub(_as_code, _FORMULA.sub(_as_word, doc.docstring)))
+        text = _STARS.sub(
+            r"\1", _EXAMPLES.sub(_as_code, _EXAMPLE.sub(_as_python, _FORMULA.sub(_as_word, doc.docstring)))
+        )
         home = importlib.import_module(doc.taken_from[0])
         for name in set(_ROLE.findall(text)):
             target = _full_name(name, home, doc.taken_from[1]) or _full_name(name, page.obj, "")
@@ -131,6 +185,11 @@ def _prepare(page: pdoc.doc.Module) -> Iterator[str]:
 def _as_code(section: re.Match[str]) -> str:
     lines = [line[4:] for line in section[1].splitlines()]
     return "\n".join(["###### Examples", "", "```sh", *lines, "```", ""])
+
+
+def _as_python(section: re.Match[str]) -> str:
+    lines = [line[4:] for line in section[1].splitlines()]
+    return "\n".join(["###### Example", "", "```pycon", *lines, "```", ""])
 
 
 def _as_word(formula: re.Match[str]) -> str:

@@ -47,7 +47,15 @@ def test_formulas_and_examples_are_set(built):
     score = texts["ident3d/commands/score.html"]
     assert "Examples" in score
     assert "ident3d score mine.zip data/small" in re.sub(r"<[^>]+>", "", score)
-    assert "Is your loss identifying?" in texts["index.html"]
+    index = texts["index.html"]
+    assert "Is your loss identifying?" in index
+    assert (
+        index.index("Quick start by task") < index.index("What people look for") < index.index("ident3d.conditionals")
+    )
+    assert 'type="search"' in index
+    assert 'href="ident3d/pairs/matched.html#PositivePairs"' in index
+    pairs = re.sub(r"<[^>]+>", "", texts["ident3d/pairs/matched.html"])
+    assert "&gt;&gt;&gt; pairs = ident3d.PositivePairs(data, ident3d.Normal(0.3), batch_size=128)" in pairs
 
 
 def docstring_page(tmp_path, monkeypatch, docstring):

@@ -14,6 +14,7 @@ LOSS = "is-your-loss-identifying"
 BOARD = "your-encoder-on-the-leaderboard"
 EXTENDING = "extending"
 PAIRS = "pairs"
+QUICK = "quickstart"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -44,8 +45,9 @@ def test_a_tutorial_runs_and_prints_what_it_shows(name, steps, tmp_path):
         assert found["claimed"]["r2"] == pytest.approx(found["results"]["r2"]["mean"], abs=1e-4)
 
 
-def test_the_page_on_pairs_prints_what_it_shows(tmp_path):
-    text = text_of(PAIRS)
+@pytest.mark.parametrize("name", [PAIRS, QUICK])
+def test_a_page_on_the_sample_prints_what_it_shows(name, tmp_path):
+    text = text_of(name)
     printed = outputs(run([sys.executable, "-c", script(text)], tmp_path).stdout)
     assert printed == [block.strip("\n") for language, block in blocks(text) if language == "output"]
 
@@ -66,7 +68,7 @@ def test_what_is_added_needs_no_edit_of_ours(tmp_path):
     assert data.factors[-1].low == 0.2
 
 
-@pytest.mark.parametrize("name", [LOSS, BOARD, EXTENDING, PAIRS])
+@pytest.mark.parametrize("name", [LOSS, BOARD, EXTENDING, PAIRS, QUICK])
 def test_a_tutorial_shows_outputs_and_leads_somewhere(name):
     text = text_of(name)
     assert {language for language, _ in blocks(text)} <= {"python", "sh", "output", "toml"}
