@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from baselines.training.memory import choose_serving
-from ident3d import AugmentedPairs, LivePairs, LivePool, PairIndex, PositivePairs, RenderedPairs, ThreeDIdent, Uniform
+from ident3d import AugmentedPairs, LivePairs, LivePool, PairIndex, PositivePairs, RenderedPairs, Uniform
 from ident3d.codec import digest, to_json
 from ident3d.factors import Factors
 from ident3d.pairs import PairBatch, PairStream, StoredPairs
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from baselines.training.options import LiveImages, TrainingOptions
     from baselines.training.placement import Placement
+    from ident3d import ThreeDIdent
     from ident3d.conditionals.conditional import Conditional
 
 __all__ = [
@@ -286,6 +287,8 @@ class DatasetSource(PairSource):
         in_own_metric: bool = False,
     ) -> RunImages:
         """Open the train split of a dataset, and hold a part of it out."""
+        from ident3d import ThreeDIdent  # reading files needs libraries that pairs of other images do without
+
         if root is None:
             raise ValueError("name the folder of a dataset to train on, or train on live images with --live")
         given = options.live.given()
@@ -339,6 +342,7 @@ class LiveSource(PairSource):
         self, root: str | Path | None, options: TrainingOptions, device: torch.device, *, in_own_metric: bool = False
     ) -> RunImages:
         """Open the images to evaluate on, the test split of a dataset or live ones, and render the pool."""
+        from ident3d import ThreeDIdent  # reading files needs libraries that live images do without
         from ident3d.live import VERSION  # Warp is large, and the other sources do without
 
         live, validation, seed = options.live, options.images.validation, options.seed

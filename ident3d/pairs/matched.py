@@ -170,7 +170,7 @@ class PositivePairs(StoredPairs):
     def match(self, number: int) -> Int64[Tensor, "2 batch"]:
         """Return the ids of batch ``number``, without its images: anchors and positives."""
         check_count(number, "the number of a batch", 0)
-        anchors, targets = self._drawn(number)
+        anchors, targets = self.draw(number)
         positives, _ = self.index.match(targets, exclude=anchors)
         return torch.stack([anchors, positives])
 
@@ -178,7 +178,7 @@ class PositivePairs(StoredPairs):
         is_there = self.device.type != "cpu" and self.index.search_device == self.device
         if not is_there or self._of_targets is not None:  # the dataset's transforms take tensors of the CPU
             return super()._begin(number)
-        anchors, targets = self._drawn(number)
+        anchors, targets = self.draw(number)
         there = send(anchors, self.device)
         positives, are_settled = self.index.nearest(send(targets, self.device), there)
         batch = self.batch_of(number, torch.stack([there, positives]))
@@ -191,7 +191,7 @@ class PositivePairs(StoredPairs):
 
         return finish
 
-    def _drawn(self, number: int) -> tuple[Tensor, Tensor]:
+    def draw(self, number: int) -> tuple[Tensor, Tensor]:
         """Return the (B,) anchors and (B, d) targets of a batch, on the CPU."""
         anchors = self._anchors(number)
         generator = self._generator("targets", number)

@@ -1,10 +1,13 @@
 """The check of a GPU, on the CPU, in a process where only torch, torchvision, numpy and pillow can be imported."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import benchmarks.gpu_check as gpu_check_module
 
 CHECKOUT = Path(__file__).parents[2]
 ABSENT = (
@@ -43,21 +46,46 @@ def gpu_check(*arguments):
 
 
 @pytest.mark.slow
-def test_it_runs_with_torch_torchvision_and_numpy_alone():
-    found = gpu_check("--images", "64", "--resolution", "32", "--batch-size", "8", "--steps", "2")
-    assert found.returncode == 0, found.stderr
-    assert "losses agree" in found.stdout
-    assert "images/s; the same step on one batch: " in found.stdout
-    assert found.stdout.count("| AnInfoNCE |") == 1
+def test_it_runs_with_torch_torchvision_and_numpy_alone(tmp_path):
+    out = tmp_path / "found.json"
+    found = gpu_check("--small", "--out", str(out))
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "everything agrees" in found.stdout
+    record = json.loads(out.read_text())
+    assert record["good"] is True
+    assert {name for name, part in record["parts"].items() if part["good"] is None} == {"FAISS", "CUDA graph"}
+    assert len(record["parts"]["losses"]["errors"]) == 12
+    assert record["parts"]["training, 32x32, float32"]["ratio"] > 0
+
+
+def test_a_part_that_fails_is_a_failure_and_the_others_are_run(monkeypatch, capsys):
+    def broken(options):
+        raise RuntimeError("no kernel image")
+
+    def wrong(options):
+        return {"good": False, "error": 0.5}
+
+    def absent(options):
+        raise gpu_check_module.LeftOut("needs scipy")
+
+    monkeypatch.setattr(gpu_check_module, "parts", lambda options: iter({"a": broken, "b": wrong, "c": absent}.items()))
+    assert gpu_check_module.main(gpu_check_module.Options(device="cpu")) == 1
+    printed = capsys.readouterr()
+    assert "a: WRONG; error RuntimeError: no kernel image" in printed.out
+    assert "b: WRONG; error 0.5" in printed.out
+    assert "c: left out; left_out needs scipy" in printed.out
+    assert "something DIFFERS" in printed.out
+    monkeypatch.setattr(gpu_check_module, "parts", lambda options: iter({"c": absent}.items()))
+    assert gpu_check_module.main(gpu_check_module.Options(device="cpu")) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--resolution", "60"), "a resolution is a multiple of 8, not 60"),
+        (("--resolutions", "60"), "a resolution is a multiple of 8, not 60"),
         (("--images", "4"), "2 pairs to 4"),
-        (("--precision", "float8"), "invalid choice: 'float8'"),
+        (("--minutes", "soon"), "invalid float value: 'soon'"),
     ],
 )
 def test_what_it_cannot_do_is_told(arguments, message):
