@@ -11,7 +11,7 @@ from tests.documents import ROOT, blocks, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = blocks(README)
-SHELL = [line for language, block in BLOCKS if language == "sh" for line in block.splitlines()]
+SHELL = [line for language, block in BLOCKS if language == "sh" for line in block.replace("\\\n", " ").splitlines()]
 SET_UP = ("pip install ", "cd ", "make ")  # what brought this test about
 SMALLER = (
     (r"--train (?!0 )\d+", "--train 100"),
