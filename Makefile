@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 
 .PHONY: install test lint unit docs bench-render bench-kitti bench-live bench-pairs bench-losses bench-metrics \
-	bench-synthetic bench-train gpu-check demo clean-demo
+	bench-samplers bench-synthetic bench-train gpu-check demo clean-demo
 
 install: $(INSTALLED)
 
@@ -30,7 +30,7 @@ unit: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -W error -m docs.reference site
 
-bench-render bench-kitti bench-live bench-pairs bench-losses bench-metrics bench-synthetic bench-train: bench-%: $(INSTALLED)
+bench-render bench-kitti bench-live bench-pairs bench-losses bench-metrics bench-samplers bench-synthetic bench-train: bench-%: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_$*
 
 # Needs torch, torchvision, numpy, pillow and jaxtyping alone: where they are there already, run the module with that Python instead.
