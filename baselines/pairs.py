@@ -18,18 +18,19 @@ from torch import Tensor
 from baselines.training.memory import choose_serving
 from ident3d import AugmentedPairs, LivePairs, LivePool, PairIndex, PositivePairs, RenderedPairs, Uniform
 from ident3d.codec import digest, to_json
-from ident3d.factors import Factors
+from ident3d.factors import Factors, held_factors
 from ident3d.pairs import PairBatch, PairStream, StoredPairs
 from ident3d.pairs.stream import PairData
 from ident3d.randomness import torch_generator
 from ident3d.registry import Registry
 from ident3d.scene.world import World
-from ident3d.spaces import Box, FactorSpace, Space, Sphere
+from ident3d.spaces import Box, FactorSpace, Space
+from ident3d.storage.manifest import LatentSubset
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from baselines.training.options import LiveImages, TrainingOptions
+    from baselines.training.options import TrainingOptions
     from baselines.training.placement import Placement
     from ident3d import ThreeDIdent
     from ident3d.conditionals.conditional import Conditional
@@ -295,12 +296,13 @@ class DatasetSource(PairSource):
         if given:
             raise ValueError(f"{', '.join(given)}: these options are of live images; add --live, or leave them out")
         data = ThreeDIdent(root, split="train")
-        training, held_out = split_validation(data, options.images.validation, options.seed)
+        space = data.provenance.factor_space()
+        training, held_out = split_validation(data, options.images.validation, options.seed, space)
         return RunImages(
             stored=training,
             held_out=held_out,
             resolution=data.pixels([0]).shape[1],
-            space=FactorSpace(factors=data.factors),
+            space=space,
             fingerprint=data.fingerprint,
             root=str(data.root),
             rows=len(data),
@@ -357,7 +359,7 @@ class LiveSource(PairSource):
             raise ValueError(f"evaluation takes one image or more, not --validation {validation}")
         test = None if live.dataset is None else ThreeDIdent(live.dataset, split="test")
         world = World() if test is None else test.provenance.world()
-        space = _live_space(live, world.factors)
+        space = FactorSpace.of(LatentSubset(live.latent_space, live.factors, held_factors(live.others)), world.factors)
         rendering = LiveRendering(world, live.resolution, live.quality, device)
         shown = {name: value for name, value in to_json(live).items() if name != "dataset"}
         made_by = {"engine": f"live {VERSION}", "world": world.to_json(), **shown}
@@ -482,13 +484,16 @@ def find_source(name: str) -> PairSource:
     return found
 
 
-def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[DatasetPart, DatasetPart]:
+def split_validation(
+    data: ThreeDIdent, validation: int, seed: int, space: FactorSpace | None = None
+) -> tuple[DatasetPart, DatasetPart]:
     """Split the train split into a training part and a validation part.
 
     Args:
         data: the train split, of N images.
         validation: number of images to hold out, at most half of them.
         seed: seed of the run.
+        space: the factors that the parts have as latents; None: all.
 
     Returns:
         The training part and the validation part, which are disjoint.
@@ -503,7 +508,7 @@ def split_validation(data: ThreeDIdent, validation: int, seed: int) -> tuple[Dat
         )
     order = torch.randperm(len(data), generator=torch_generator(seed, "training/validation"))
     held_out, rest = order[:validation].sort().values, order[validation:].sort().values
-    return DatasetPart(data, rest), DatasetPart(data, held_out)
+    return DatasetPart(data, rest, space), DatasetPart(data, held_out, space)
 
 
 def matching_index(
@@ -526,12 +531,6 @@ def matching_index(
     # Both are exact and give the same matches; "exact" needs FAISS, and "torch" is slow for many images without a GPU.
     backend = "exact" if find_spec("faiss") is not None else "torch"
     return PairIndex(data.latents, backend, scale, factors=data.factors)
-
-
-def _live_space(live: LiveImages, factors: Factors) -> FactorSpace:
-    names = live.factors or factors.names
-    space = Sphere(len(names)) if live.latent_space == "sphere" else Box(len(names))
-    return FactorSpace(space, names, live.held(), factors)
 
 
 def _rendered(rendering: LiveRendering, space: FactorSpace, n: int, seed: int, purpose: str) -> DatasetPart:

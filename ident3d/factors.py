@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ident3d.codec import INLINE, from_json, to_json
 
-__all__ = ["FACTORS", "Factor", "Factors", "plain_factors", "resolve_factors"]
+__all__ = ["FACTORS", "Factor", "Factors", "held_factors", "plain_factors", "resolve_factors"]
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,28 @@ FACTORS = Factors(
 def plain_factors(width: int) -> Factors:
     """Return ``width`` nameless factors on lines, z0, z1, ..., in one group, for latents that are not 3DIdent's."""
     return Factors(tuple(Factor(f"z{column}", "latents", -1.0, 1.0, "1") for column in range(width)))
+
+
+def held_factors(texts: Sequence[str]) -> dict[str, float]:
+    """Return the values at which factors are held, by name, from the command line.
+
+    Args:
+        texts: each of the form NAME=VALUE, for example "position_z=0".
+
+    Raises:
+        ValueError: if one is of another form, or a factor is held twice.
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"{text!r} holds no factor: expected NAME=VALUE, for example position_z=0") from None
+        if name in found:
+            raise ValueError(f"the factor {name} is held twice")
+        found[name] = number
+    return found
 
 
 def resolve_factors(factors: Factors | None, width: int) -> Factors:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from jaxtyping import Bool, Float, Float32, Float64
@@ -16,6 +16,10 @@ from torch import Tensor
 
 from ident3d.arguments import check_count
 from ident3d.factors import FACTORS, Factors
+from ident3d.randomness import torch_generator
+
+if TYPE_CHECKING:
+    from ident3d.storage.manifest import LatentSubset
 
 __all__ = ["Box", "FactorSpace", "Space", "Sphere", "Unbounded"]
 
@@ -310,6 +314,21 @@ class FactorSpace:
         _check_fits(self.space, len(self.columns))
         self.held = _held({} if others is None else others, self.columns, factors)
 
+    @classmethod
+    def of(cls, subset: "LatentSubset", factors: Factors) -> "FactorSpace":
+        """Return the space that a manifest or a command line describes.
+
+        Args:
+            subset: which of the factors live where, and what the others are.
+            factors: all factors.
+
+        Raises:
+            ValueError: if they do not fit together; see the class.
+        """
+        names = subset.factors or factors.names
+        space = Sphere(len(names)) if subset.space == "sphere" else Box(len(names))
+        return cls(space, names, subset.others, factors)
+
     def complete(
         self, coordinates: Float[Tensor, "n k"], generator: torch.Generator
     ) -> Float32[Tensor, "n {len(self.factors)}"]:
@@ -332,6 +351,24 @@ class FactorSpace:
         """Draw (N, n) float32 latents uniformly."""
         points = self.space.cast(self.space.uniform(n, generator), torch.float32)
         return self.complete(points, generator)
+
+    def rows(
+        self, n: int, seed: int, start: int = 0, *, split: str = "train"
+    ) -> Float32[Tensor, "{n} {len(self.factors)}"]:
+        """Draw the latents of rows of a dataset uniformly.
+
+        Row i depends on (seed, split, start + i) only.
+
+        Args:
+            n: number of rows.
+            seed: seed of the dataset, 0 or larger.
+            start: index of the first row within the split.
+            split: name of the split; splits are disjoint streams.
+        """
+        latents = torch.empty(n, len(self.factors))
+        for row in range(n):
+            latents[row] = self.uniform(1, torch_generator(seed, f"latents on a space/{split}", start + row))[0]
+        return latents
 
     def coordinates(self, latents: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch k"]:
         """Return the (..., k) points of the space that (..., n) latents are."""

@@ -94,6 +94,9 @@ class Track:
             for path, value in expected.items()
             if found[path] != value
         ]
+        engine = _at(settings, "render.engine")
+        if engine not in ("None", "cycles"):
+            faults.append(f"its images were rendered by the engine {engine}, and entries are ranked on those of Cycles")
         if self.fingerprints and fingerprint not in self.fingerprints:
             faults.append(f"the fingerprint {fingerprint} is not among the track's")
         return faults

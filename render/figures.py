@@ -17,8 +17,8 @@ from ident3d.storage.images import decode
 from ident3d.storage.layouts import open_split
 from render.blender.pool import PoolSpec
 from render.blender.protocol import Job, Renderer
-from render.blender.quality import DEFAULT_QUALITY, Quality
-from render.dataset.spec import find_quality, find_world
+from render.blender.quality import DEFAULT_QUALITY, QUALITIES, Quality
+from render.dataset.spec import find_world
 from render.dataset.writer import check_writable
 
 __all__ = [
@@ -150,7 +150,8 @@ def traversal(spec: TraversalSpec | None = None, pool: PoolSpec | None = None) -
     world = find_world(spec.world, spec.hue_map)
     base = _INNER * sample_latents(1, spec.seed, split="traversal", factors=world.factors)[0]
     latents = traversal_latents(base, spec.steps)  # raises before Blender is started
-    with (pool or PoolSpec()).pool(find_quality(spec.quality), spec.resolution) as workers:
+    quality = QUALITIES.find(spec.quality) if isinstance(spec.quality, str) else spec.quality
+    with (pool or PoolSpec()).pool(quality, spec.resolution) as workers:
         return traversal_of(world, latents, workers)
 
 

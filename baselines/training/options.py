@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from ident3d.codec import from_json
+from ident3d.factors import held_factors
 
 __all__ = [
     "About",
@@ -96,29 +97,11 @@ class LiveImages:
                 f"expected live images of 1 or more pixels and a pool of 0 or more, not --resolution {self.resolution} "
                 f"and --pool {self.pool}"
             )
-        self.held()
+        held_factors(self.others)
 
     def given(self) -> list[str]:
         """Return the options that differ from the defaults, as they are written on a command line."""
         return [f"--{own.name.replace('_', '-')}" for own in fields(self) if getattr(self, own.name) != own.default]
-
-    def held(self) -> dict[str, float]:
-        """Return the values at which other factors are held, by name.
-
-        Raises:
-            ValueError: if one is not of the form NAME=VALUE, or is given twice.
-        """
-        found: dict[str, float] = {}
-        for text in self.others:
-            name, _, value = text.partition("=")
-            try:
-                number = float(value)
-            except ValueError:
-                raise ValueError(f"{text!r} holds no factor: expected NAME=VALUE, for example position_z=0") from None
-            if name in found:
-                raise ValueError(f"the factor {name} is held twice")
-            found[name] = number
-        return found
 
 
 @dataclass(frozen=True)

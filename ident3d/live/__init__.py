@@ -16,7 +16,9 @@ Example::
 The formulas of light and material are those of Cycles (Blender Foundation, Apache-2.0).
 """
 
+import os
 import sys
+import tempfile
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,8 @@ _HOMES = {
     "render": "renderer",
 }
 
+_WITHOUT_GPU = b"Could not find or load the NVIDIA CUDA driver"
+
 
 def __getattr__(name: str) -> Any:
     """Load a name when it is first used, since Warp is large and only some have it."""
@@ -45,9 +49,30 @@ def __getattr__(name: str) -> Any:
     if find_spec("warp") is None:
         raise MissingDependencyError("Warp", "render live", "live")
     if "warp" not in sys.modules:  # whoever has loaded it before has chosen how much it says
-        import warp
-
-        warp.config.log_level = warp.LOG_ERROR
+        _start_warp()
     value = getattr(import_module(f"ident3d.live.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _start_warp() -> None:
+    """Start Warp without its line about a machine that has no GPU, which it writes past Python's standard error."""
+    import warp
+
+    warp.config.log_level = warp.LOG_ERROR
+    try:
+        kept = os.dup(2)
+    except OSError:  # a process without a standard error
+        warp.init()
+        return
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            warp.init()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            said.seek(0)
+            for line in said:
+                if _WITHOUT_GPU not in line:
+                    os.write(2, line)

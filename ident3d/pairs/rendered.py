@@ -12,15 +12,21 @@ from ident3d.conditionals.conditional import Conditional
 from ident3d.errors import DatasetError
 from ident3d.pairs.stream import PairBatch, PairData, RenderedPairData, ResidentImages, StoredPairs, check_memory
 from ident3d.randomness import torch_generator
-from ident3d.spaces import Box
+from ident3d.spaces import Box, FactorSpace
 
 __all__ = ["RenderedPairs", "exact_positives"]
 
 
 def exact_positives(
-    latents: npt.NDArray[np.float32], conditional: Conditional, seed: int, *, split: str = "train", start: int = 0
+    latents: npt.NDArray[np.float32],
+    conditional: Conditional,
+    seed: int,
+    *,
+    split: str = "train",
+    start: int = 0,
+    space: FactorSpace | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Draw the latents of one positive for every row, on the box [-1, 1]^d.
+    """Draw the latents of one positive for every row.
 
     Row i depends on its own latents and on (seed, split, start + i) only.
 
@@ -30,18 +36,24 @@ def exact_positives(
         seed: seed of the dataset, 0 or larger.
         split: name of the split.
         start: index of the first row within the split.
+        space: where the latents live, in which the conditional draws the factors of the space; others are held, or
+            drawn anew. None: the box [-1, 1]^d.
 
     Returns:
         (n, d) float32 in [-1, 1].
 
     Raises:
-        ValueError: if the conditional is not defined on the box.
+        ValueError: if the conditional is not defined on the space.
     """
-    space = Box(latents.shape[1])
     positives = np.empty_like(latents, dtype=np.float32)
     for row, anchor in enumerate(torch.from_numpy(np.array(latents, dtype=np.float32))):
         generator = torch_generator(seed, f"pairs/{split}", start + row)
-        positives[row] = conditional.sample(anchor[None], space, generator)[0].numpy()
+        if space is None:
+            drawn = conditional.sample(anchor[None], Box(len(anchor)), generator)
+        else:
+            drawn = conditional.sample(space.coordinates(anchor[None]), space.space, generator)
+            drawn = space.complete(drawn, generator)
+        positives[row] = drawn[0].numpy()
     return positives
 
 

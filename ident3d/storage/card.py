@@ -275,6 +275,7 @@ def _settings(manifest: Manifest) -> str:
         "exact positives": manifest.pairs,
         "hue map": manifest.render.get("hue_map"),
         "quality": _quality(manifest.render.get("quality", {})),
+        "engine": manifest.render.get("engine"),
         "Blender": manifest.render.get("blender"),
         "made by": "; ".join(made_by) or None,
     }
@@ -285,10 +286,11 @@ def _settings(manifest: Manifest) -> str:
 
 def _latents(manifest: Manifest) -> str:
     sources = {split: manifest.latents_of(split) for split in manifest.splits}
+    uniform = "uniform in [-1, 1]" if manifest.subset is None else f"uniform, {manifest.subset}"
     if set(sources.values()) == {"uniform"}:
-        return "uniform in [-1, 1], by seed, split and row"
+        return f"{uniform}, by seed, split and row"
     told = (
-        f"{split}: uniform in [-1, 1], by seed and row" if source == "uniform" else f"{split}: given (SHA-256 {source})"
+        f"{split}: {uniform}, by seed and row" if source == "uniform" else f"{split}: given (SHA-256 {source})"
         for split, source in sources.items()
     )
     return "; ".join(told)

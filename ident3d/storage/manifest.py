@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ident3d import codec
 from ident3d.errors import DatasetError
@@ -14,10 +14,14 @@ from ident3d.factors import FACTORS, Factors
 from ident3d.files import write_text
 from ident3d.scene.world import World
 
+if TYPE_CHECKING:
+    from ident3d.spaces import FactorSpace
+
 __all__ = [
     "DATA_FOLDER",
     "MANIFEST_NAME",
     "SCHEMA_VERSION",
+    "LatentSubset",
     "Manifest",
     "ShardRecord",
     "native_splits",
@@ -89,6 +93,26 @@ class ShardRecord:
 
 
 @dataclass(frozen=True)
+class LatentSubset:
+    """Which latents a dataset has, where they are not all of the box [-1, 1]^d.
+
+    Attributes:
+        space: "box" or "sphere": where the factors named live, the sphere being the unit sphere.
+        factors: the names of these factors, in the order of the space's coordinates; all where empty.
+        others: values at which other factors are held, by name. Those in neither are uniform in [-1, 1].
+    """
+
+    space: Literal["box", "sphere"] = "box"
+    factors: tuple[str, ...] = ()
+    others: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        names = ", ".join(self.factors) or "all factors"
+        held = "".join(f", {name} held at {value:g}" for name, value in self.others.items())
+        return f"{names} on the {'unit sphere' if self.space == 'sphere' else 'box'}{held}"
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a dataset is. Everything but ``shards`` is settled before the first image is rendered.
 
@@ -100,6 +124,7 @@ class Manifest:
         seed: seed of the latents and of the renderer's sampling; None where it is not known.
         latents: "uniform" for latents that follow from the seed, else the SHA-256 of the given array, by split where
             the splits have an array each.
+        subset: which latents the dataset has; None: all of the box [-1, 1]^d.
         pairs: text of the conditional that exact positive pairs were drawn from; None where there are none.
         render: how images are made, as plain data: hue map, quality, Blender series, the world that was
             rendered. Empty where it is not known.
@@ -120,6 +145,7 @@ class Manifest:
     render: Mapping[str, Any] = field(default_factory=dict)
     shards: tuple[ShardRecord, ...] = ()
     schema_version: int = SCHEMA_VERSION
+    subset: LatentSubset | None = None
 
     def __post_init__(self) -> None:
         is_sound = {
@@ -205,6 +231,21 @@ class Manifest:
         except (TypeError, ValueError) as error:
             raise DatasetError(f"the manifest describes its world in a way that is not understood: {error}") from error
 
+    def factor_space(self) -> "FactorSpace":
+        """Return where the latents live.
+
+        Raises:
+            DatasetError: if the manifest describes it in a way that is not understood.
+        """
+        from ident3d.spaces import FactorSpace  # it loads torch
+
+        try:
+            return FactorSpace.of(self.subset or LatentSubset(), self.factors)
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"the manifest describes its latents in a way that is not understood: {error}"
+            ) from error
+
     def fingerprint(self, split: str) -> str:
         """Return a SHA-256 of all that decides what a split shows: its latents, settings and Blender series.
 
@@ -224,8 +265,10 @@ class Manifest:
         return replace(self, shards=tuple(sorted(records, key=lambda record: record.name)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the manifest as plain data."""
+        """Return the manifest as plain data; without a subset as before there were any."""
         data: dict[str, Any] = codec.to_json(self)
+        if self.subset is None:
+            del data["subset"]
         return data
 
     @classmethod

@@ -82,8 +82,8 @@ def positives_conditional(manifest: Manifest, given: str | None = None) -> "Cond
 
     Raises:
         NotLoadedError: if the manifest names something that is neither registered nor imported.
-        ValueError: if the manifest's text cannot be read, or is of no conditional on the box, or ``given`` is
-            another one or cannot be read.
+        ValueError: if the manifest's text cannot be read, or is of no conditional on the space of its latents,
+            or ``given`` is another one or cannot be read.
     """
     if manifest.pairs is None or manifest.seed is None:
         if given is not None:
@@ -92,11 +92,11 @@ def positives_conditional(manifest: Manifest, given: str | None = None) -> "Cond
             )
         return None
     from ident3d.conditionals import parse
-    from ident3d.spaces import Box
 
-    wanted = None if given is None else parse(given, manifest.factors)
-    conditional = parse(manifest.pairs, manifest.factors, may_import=False)
-    conditional.check(Box(len(manifest.factors)))
+    space = manifest.factor_space()
+    wanted = None if given is None else parse(given, space.own)
+    conditional = parse(manifest.pairs, space.own, may_import=False)
+    conditional.check(space.space)
     if wanted not in (None, conditional):
         raise ValueError(
             f"the exact positives were drawn from {manifest.pairs}, as the manifest says, not from {given}"
@@ -134,7 +134,7 @@ def shard_faults(
         where, positives = f"{path}, exact positives", reader.latents("latents_pos")
         faults += _range_faults(where, positives, manifest)
         if conditional is not None and manifest.seed is not None and not faults:  # they follow from the latents
-            expected = _drawn(conditional, latents, manifest.seed, record)
+            expected = _drawn(conditional, latents, manifest, record)
             different = np.flatnonzero((np.abs(positives - expected) > _SAMPLER_TOLERANCE).any(axis=1))
             if len(different):
                 first = record.start + different[0]
@@ -158,8 +158,12 @@ def latents_faults(
     yield from faults
     if faults or manifest.latents_of(split) != "uniform" or manifest.seed is None:
         return
-    expected = sample_latents(len(latents), manifest.seed, start, split=split, factors=manifest.factors)
-    different = np.flatnonzero((latents != expected).any(axis=1))
+    if manifest.subset is None:
+        expected = sample_latents(len(latents), manifest.seed, start, split=split, factors=manifest.factors)
+        different = np.flatnonzero((latents != expected).any(axis=1))
+    else:
+        expected = manifest.factor_space().rows(len(latents), manifest.seed, start, split=split).numpy()
+        different = np.flatnonzero((np.abs(latents - expected) > _SAMPLER_TOLERANCE).any(axis=1))
     if len(different):
         yield (
             f"{where}: {len(different)} rows of latents, {start + different[0]} first, are not those of seed "
@@ -229,17 +233,23 @@ def _shape(file: bytes | str, name: str) -> tuple[int, ...] | str:
 def _range_faults(where: str, latents: npt.NDArray[np.float32], manifest: Manifest) -> Iterator[str]:
     try:
         check_latents(latents, manifest.factors)
+        if manifest.subset is not None:
+            import torch
+
+            manifest.factor_space().check(torch.from_numpy(np.array(latents)))
     except ValueError as error:
         yield f"{where}: {error}"
 
 
 def _drawn(
-    conditional: "Conditional", latents: npt.NDArray[np.float32], seed: int, record: ShardRecord
+    conditional: "Conditional", latents: npt.NDArray[np.float32], manifest: Manifest, record: ShardRecord
 ) -> npt.NDArray[np.float32]:
     """Return the positives of a shard's rows as they follow from its latents."""
     from ident3d.pairs.rendered import exact_positives
 
-    return exact_positives(latents, conditional, seed, split=record.split, start=record.start)
+    space = None if manifest.subset is None else manifest.factor_space()
+    seed = manifest.seed or 0
+    return exact_positives(latents, conditional, seed, split=record.split, start=record.start, space=space)
 
 
 @dataclass(frozen=True)

@@ -383,6 +383,18 @@ class PoolSpec:
             workers = _cores() if self.device in {"auto", "cpu"} else _WORKERS_PER_GPU
         return Pool(Settings(quality, resolution, Device(self.device)), workers, blender=self.blender)
 
+    def live_workers(self, device: str) -> int:
+        """Return the number of threads that render live on a device: "cpu" or "cuda".
+
+        Raises:
+            ValueError: if the number that was asked for is not positive.
+        """
+        if self.workers is None:
+            return _cores() if device == "cpu" else 1
+        if self.workers < 1:
+            raise ValueError(f"expected 1 or more workers, not {self.workers}")
+        return self.workers
+
 
 def _cores() -> int:
     """Return the number of cores that this process may use; on a shared machine not all of them."""

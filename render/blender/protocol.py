@@ -4,7 +4,7 @@ Both sides import this module, so it needs the standard library alone.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -12,6 +12,9 @@ from ident3d.errors import Ident3DError
 from render.blender.quality import Quality
 
 if TYPE_CHECKING:  # its package needs NumPy, which a Python without bpy may lack
+    import numpy as np
+    import numpy.typing as npt
+
     from ident3d.scene.scene import Scene
 
 __all__ = [
@@ -120,6 +123,11 @@ class WorkerInfo:
         """The series of Blender that the version belongs to: "4.5" of "4.5.15 LTS"."""
         return ".".join(self.blender.split(".")[:2])
 
+    @property
+    def version(self) -> str:
+        """The renderer and its version, in words."""
+        return f"Blender {self.blender}"
+
 
 @dataclass(frozen=True)
 class Job(Generic[K]):
@@ -129,11 +137,14 @@ class Job(Generic[K]):
         key: what the caller identifies the image by.
         scene: what the image shows.
         seed: seed of its sampling noise, 0 or larger and below 2**31.
+        latents: (d,) float32 raw latents that the scene is made of, which the live renderer takes; None where a scene
+            is all there is.
     """
 
     key: K
     scene: "Scene"
     seed: int
+    latents: "npt.NDArray[np.float32] | None" = field(default=None, compare=False)
 
 
 class Renderer(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ident3d.codec import from_json, to_json
 from ident3d.registry import Registry
@@ -67,6 +67,8 @@ class Quality:
         light_choice: how a sample chooses its light.
         denoiser: settings of the denoiser; None for none.
     """
+
+    engine: ClassVar[str] = "cycles"
 
     name: str
     samples: int

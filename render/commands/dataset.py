@@ -9,9 +9,10 @@ from pathlib import Path
 import tyro
 
 from ident3d.commandline import EXIT_FAILED, EXIT_OK, write_json
+from ident3d.factors import held_factors
 from render.blender.pool import PoolSpec
 from render.blender.quality import DEFAULT_QUALITY
-from render.commands.options import HueMapName, QualityName
+from render.commands.options import AnyQualityName, EngineName, HueMapName, LatentSpaceName
 from render.dataset.merge import merge_parts
 from render.dataset.render import RenderReport, render_dataset
 from render.dataset.spec import DatasetSpec, Part
@@ -30,6 +31,8 @@ class Dataset:
         python -m render data/small --train 6000 --test 1000 --resolution 64
         python -m render data/pairs --train 10000 --test 0 --pairs 'normal(sigma=0.1)'
         python -m render data/variant --world examples/saturation.json
+        python -m render data/live --engine live --train 20000 --test 2000 --resolution 64
+        python -m render data/sphere --latent-space sphere --factors position_x position_y object_hue ground_hue
         python -m render data/3dident --shard 0/4     # one of four machines that share the folder
         python -m render data/3dident --merge         # once all four are done
     """
@@ -44,9 +47,11 @@ class Dataset:
     """Width and height in pixels."""
     seed: int = DatasetSpec.seed
     """Seed of the latents and of the sampling noise."""
-    quality: QualityName = DEFAULT_QUALITY
+    engine: EngineName = "cycles"
+    """"cycles" is Blender's renderer; "live" computes nearly the same images by its formulas, without Blender."""
+    quality: AnyQualityName = DEFAULT_QUALITY
     """"published" is what the authors of 3DIdent set, "standard" is close to it and far faster, "draft" is for a quick
-    look."""
+    look; the live engine has "draft", "standard" and "fine"."""
     world: Path | None = None
     """A world as JSON: other factors, ranges, objects, lights, colours. By default that of the dataset in ROOT, or in a
     new folder that of 3DIdent, which "python -m render world" writes as a start."""
@@ -59,6 +64,12 @@ class Dataset:
     latents: Path | None = None
     """A .npy file with raw latents of the split "train", one column per factor, in [-1, 1]; those of "test" are drawn
     with the seed."""
+    latent_space: LatentSpaceName = "box"
+    """Where the factors named live: the box [-1, 1]^d, or the unit sphere."""
+    factors: tuple[str, ...] = ()
+    """Factors that are the coordinates of that space; by default all."""
+    others: tuple[str, ...] = ()
+    """Values in [-1, 1] at which other factors are held, each as NAME=VALUE; those in neither are uniform."""
     pairs: str | None = None
     """Render an exact positive of every image, drawn from a conditional: "normal(sigma=0.1)"."""
     rows_per_shard: int | None = DatasetSpec.rows_per_shard
@@ -89,7 +100,11 @@ class Dataset:
             test=self.test,
             resolution=self.resolution,
             seed=self.seed,
+            engine=self.engine,
             quality=self.quality,
+            latent_space=self.latent_space,
+            factors=self.factors,
+            others=held_factors(self.others),
             world=self.world,
             hue_map=self.hue_map,
             latents=self.latents,

@@ -2,7 +2,10 @@
 
 from typing import Literal
 
-__all__ = ["HueMapName", "QualityName"]
+__all__ = ["AnyQualityName", "EngineName", "HueMapName", "LatentSpaceName", "QualityName"]
 
 QualityName = Literal["published", "standard", "draft"]
+AnyQualityName = Literal["published", "standard", "draft", "fine"]
+EngineName = Literal["cycles", "live"]
+LatentSpaceName = Literal["box", "sphere"]
 HueMapName = Literal["wrapped", "published"]

@@ -6,6 +6,7 @@ images are rendered from (:meth:`ImageSpec.of`).
 """
 
 from collections.abc import Container, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +22,12 @@ from ident3d.files import open_regular
 from ident3d.latents import check_latents, latents_sha256, sample_latents
 from ident3d.randomness import integer_seed
 from ident3d.scene.world import World
-from ident3d.storage.manifest import Manifest
+from ident3d.storage.manifest import LatentSubset, Manifest
+from render.blender.pool import PoolSpec
 from render.blender.protocol import SMALLEST, Job
 from render.blender.quality import Quality
 from render.dataset.spec import DatasetSpec, find_quality, find_world
+from render.engines import ENGINES, Engine, LiveQuality, Workers
 
 if TYPE_CHECKING:  # it loads torch, which only exact positives need
     from ident3d.conditionals import Conditional
@@ -104,14 +107,14 @@ class ImageSpec:
 
     Attributes:
         world: maps latents to scenes, with the hue map.
-        quality: settings of the sampler and the denoiser.
+        quality: settings of Cycles, or of the live renderer.
         resolution: width and height in pixels.
         seed: seed of the sampling noise.
-        blender: series of Blender, for example "4.5"; None until a worker has reported it.
+        blender: series of Blender, for example "4.5"; None until a worker has reported it, and for live images.
     """
 
     world: World
-    quality: Quality
+    quality: Quality | LiveQuality
     resolution: int
     seed: int
     blender: str | None = None
@@ -124,18 +127,26 @@ class ImageSpec:
             latents: (d,) float32 raw latents of the image.
         """
         purpose = "render-positive" if image.positive else "render"
-        return Job(image, self.world.scene(latents), integer_seed(self.seed, f"{purpose}/{image.split}", image.row))
+        seed = integer_seed(self.seed, f"{purpose}/{image.split}", image.row)
+        return Job(image, self.world.scene(latents), seed, latents)
+
+    @property
+    def engine(self) -> Engine:
+        """What renders the images."""
+        return ENGINES[self.quality.engine]
+
+    def workers(self, pool: PoolSpec) -> AbstractContextManager[Workers]:
+        """Return the workers that render the images, not started yet."""
+        return self.engine.workers(self.world, self.quality, self.resolution, pool)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``Manifest.render``; factors, resolution and seed are in the manifest itself."""
         world = self.world.to_json()
         del world["factors"]
-        return {
-            "hue_map": world.pop("hue_map"),
-            "quality": self.quality.to_json(),
-            "blender": self.blender,
-            "world": world,
-        }
+        hue_map, quality = world.pop("hue_map"), self.quality.to_json()
+        if self.engine.has_series:  # manifests of Cycles are as they were before there was another engine
+            return {"hue_map": hue_map, "quality": quality, "blender": self.blender, "world": world}
+        return {"engine": self.quality.engine, "hue_map": hue_map, "quality": quality, "world": world}
 
     @classmethod
     def of(cls, manifest: Manifest) -> "ImageSpec":
@@ -149,7 +160,9 @@ class ImageSpec:
         try:
             data = dict(manifest.render)
             world = {"factors": manifest.factors.to_json(), "hue_map": data["hue_map"], **data["world"]}
-            quality, blender = Quality.from_json(data["quality"]), data["blender"]
+            engine = ENGINES.find(data.get("engine", "cycles"), may_import=False)
+            quality = engine.read_quality(data["quality"])
+            blender = data["blender"] if engine.has_series else None
             return cls(World.from_json(world), quality, manifest.resolution, manifest.seed, blender)
         except KeyError as error:
             raise DatasetError(
@@ -170,6 +183,7 @@ class Plan:
         images: what the images are rendered from, apart from their latents.
         given: (N, d) float32 given raw latents of the split "train"; None where they are drawn with the seed.
         conditional: what exact positives are drawn from; None without exact positives.
+        subset: which latents the dataset has; None: all of the box.
     """
 
     splits: Mapping[str, int]
@@ -177,6 +191,7 @@ class Plan:
     images: ImageSpec
     given: npt.NDArray[np.float32] | None = None
     conditional: "Conditional | None" = None
+    subset: LatentSubset | None = None
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -189,6 +204,7 @@ class Plan:
             seed=self.images.seed,
             latents="uniform" if self.given is None else {split: self._source(split) for split in self.splits},
             pairs=None if self.conditional is None else str(self.conditional),
+            subset=self.subset,
             render=self.images.to_json(),
         )
 
@@ -201,15 +217,18 @@ class Plan:
         """Return the latents of a shard."""
         rows = shard.rows
         seed, factors = self.images.seed, self.images.world.factors
+        space = None if self.subset is None else self.manifest.factor_space()
         if self.given is not None and shard.split == "train":
             latents = self.given[rows.start : rows.stop]
+        elif space is not None:
+            latents = space.rows(len(rows), seed, rows.start, split=shard.split).numpy()
         else:
             latents = sample_latents(len(rows), seed, rows.start, split=shard.split, factors=factors)
         if self.conditional is None:
             return ShardLatents(latents, None)
         from ident3d.pairs.rendered import exact_positives  # it loads torch
 
-        positives = exact_positives(latents, self.conditional, seed, split=shard.split, start=rows.start)
+        positives = exact_positives(latents, self.conditional, seed, split=shard.split, start=rows.start, space=space)
         return ShardLatents(latents, positives)
 
     def jobs(self, shard: Shard, latents: ShardLatents, done: Container[ImageId] = ()) -> Iterator[Job[ImageId]]:
@@ -251,11 +270,12 @@ def plan_dataset(spec: DatasetSpec, begun: Manifest | None = None) -> Plan:
     world = ImageSpec.of(begun).world if begun is not None and spec.world is None else spec.world
     world = find_world(world, spec.hue_map)
     given = None if spec.latents is None else _given(spec.latents, world.factors)
-    conditional = None if spec.pairs is None else _conditional(spec.pairs, world.factors)
+    subset = _subset(spec, world.factors, given)
+    conditional = None if spec.pairs is None else _conditional(spec.pairs, world.factors, subset)
     splits = _splits(spec, given)
     rows = _rows_per_shard(spec, begun, max(splits.values()))
-    images = ImageSpec(world, find_quality(spec.quality), spec.resolution, spec.seed)
-    return Plan(splits, rows, images, given, conditional)
+    images = ImageSpec(world, find_quality(spec.quality, spec.engine), spec.resolution, spec.seed)
+    return Plan(splits, rows, images, given, conditional, subset)
 
 
 def image_bytes(resolution: int) -> float:
@@ -324,10 +344,26 @@ def _load(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def _conditional(pairs: "Conditional | str", factors: Factors) -> "Conditional":
-    from ident3d.conditionals import parse
-    from ident3d.spaces import Box
+def _subset(spec: DatasetSpec, factors: Factors, given: npt.NDArray[np.float32] | None) -> LatentSubset | None:
+    """Return which latents a dataset has, after a check of them and of those that are given; None for all."""
+    subset = LatentSubset(spec.latent_space, tuple(spec.factors), dict(spec.others))
+    if subset == LatentSubset():
+        return None
+    import torch
 
-    conditional = parse(pairs, factors) if isinstance(pairs, str) else pairs
-    conditional.check(Box(len(factors)))
+    from ident3d.spaces import FactorSpace
+
+    space = FactorSpace.of(subset, factors)
+    if given is not None:
+        space.check(torch.from_numpy(given), "the given latents")
+    return subset
+
+
+def _conditional(pairs: "Conditional | str", factors: Factors, subset: LatentSubset | None) -> "Conditional":
+    from ident3d.conditionals import parse
+    from ident3d.spaces import FactorSpace
+
+    space = FactorSpace.of(subset or LatentSubset(), factors)
+    conditional = parse(pairs, space.own) if isinstance(pairs, str) else pairs
+    conditional.check(space.space)
     return conditional

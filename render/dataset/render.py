@@ -15,11 +15,12 @@ from ident3d.progress import ProgressBar
 from ident3d.storage.images import decode, encode_png
 from ident3d.storage.manifest import Manifest
 from render.blender.pool import PoolSpec
-from render.blender.protocol import Job, Renderer, WorkerInfo
+from render.blender.protocol import Job, Renderer
 from render.dataset.journal import Journal, JournalBusyError, JournalKey
 from render.dataset.plan import ImageId, Plan, Shard, ShardLatents, image_bytes, plan_dataset
 from render.dataset.spec import DatasetSpec, Part
 from render.dataset.writer import DatasetWriter, begun_dataset, check_writable
+from render.engines import About
 
 __all__ = ["RenderReport", "ShardProgress", "render_dataset", "render_plan", "render_shards"]
 
@@ -104,8 +105,8 @@ def render_plan(root: Path, plan: Plan, part: Part, pool: PoolSpec, begun: Manif
     images, resolution = _count(unfinished), plan.images.resolution
     advice = "free some, choose another folder, or render fewer or smaller images"
     check_disk_space(root, images * image_bytes(resolution) * _SPACE_MARGIN, f"rendering {images:,} images", advice)
-    with pool.pool(plan.images.quality, resolution) as workers:
-        plan = _for_blender(plan, workers.about)
+    with plan.images.workers(pool) as workers:
+        plan = _for_series(plan, workers.about)
         writer = DatasetWriter(root, plan.manifest)
         if begun is None:  # a folder that lost its manifest may still hold shards
             unfinished = writer.unfinished(shards)
@@ -241,7 +242,8 @@ def _count(shards: Sequence[Shard]) -> int:
 
 def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
     """Return the plan for the series of Blender that the dataset was begun with, if all other settings agree."""
-    plan = plan.with_blender(str(begun.render.get("blender")))
+    if plan.images.engine.has_series and "blender" in begun.render:
+        plan = plan.with_blender(str(begun.render["blender"]))
     differences = begun.differences(plan.manifest)
     if differences:
         lines = "".join(f"\n  {line}" for line in differences)
@@ -254,22 +256,24 @@ def _agreed(plan: Plan, begun: Manifest, root: Path) -> Plan:
     return plan
 
 
-def _for_blender(plan: Plan, about: WorkerInfo) -> Plan:
+def _for_series(plan: Plan, about: About) -> Plan:
+    if not plan.images.engine.has_series:
+        return plan
     if plan.images.blender not in {None, about.series}:
         raise ValueError(
-            f"the dataset was begun with Blender {plan.images.blender}, but these workers run {about.blender}, whose "
+            f"the dataset was begun with Blender {plan.images.blender}, but these workers run {about.version}, whose "
             f"images differ. --blender PATH names another Blender, or a Python with bpy {plan.images.blender}"
         )
     return plan.with_blender(about.series)
 
 
-def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], about: WorkerInfo) -> None:
+def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], about: About) -> None:
     images = plan.images
     counts = " and ".join(f"{count:,} {split}" for split, count in plan.splits.items())
     pairs = "" if plan.conditional is None else f", each with an exact positive from {plan.conditional}"
     size = f"{images.resolution}x{images.resolution}"
     _LOG.info("%s: %s images at %s, seed %s%s", root, counts, size, images.seed, pairs)
-    device = f"{about.device} ({about.device_name}), Blender {about.blender}"
+    device = f"{about.device} ({about.device_name}), {about.version}"
     _LOG.info("quality %s, hue map %s; %s", images.quality.name, images.world.hue_map, device)
     of_part = "" if part.count == 1 else f" of part {part}"
     shards = f"{len(unfinished)} of {len(part.take(plan.shards))} shards{of_part}"
@@ -277,15 +281,10 @@ def _announce(root: Path, plan: Plan, part: Part, unfinished: Sequence[Shard], a
 
 
 def _render(
-    writer: DatasetWriter, plan: Plan, shards: Sequence[Shard], renderer: Renderer, about: WorkerInfo
+    writer: DatasetWriter, plan: Plan, shards: Sequence[Shard], renderer: Renderer, about: About
 ) -> RenderReport:
     """Render with a progress bar, and say what is kept when the run is stopped."""
-    made_by = {
-        "blender": about.blender,
-        "device": str(about.device),
-        "device_name": about.device_name,
-        "denoiser": "none" if plan.images.quality.denoiser is None else "OpenImageDenoise",
-    }
+    made_by = plan.images.engine.made_by(about, plan.images.quality)
     try:
         with ProgressBar(_count(shards), unit="images") as bar:
             return render_shards(writer, plan, shards, renderer, made_by=made_by, progress=bar)

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy.typing as npt
 
 from ident3d.scene.templates import HueMap
 from ident3d.scene.world import World
-from render.blender.quality import DEFAULT_QUALITY, QUALITIES, Quality
+from render.blender.quality import DEFAULT_QUALITY, Quality
+from render.engines import ENGINES, LiveQuality
 
 if TYPE_CHECKING:  # it loads torch, which only exact positives need
     from ident3d.conditionals import Conditional
@@ -100,14 +101,20 @@ class DatasetSpec:
         test: images of the split "test"; 25,000 where None, or none where latents are given.
         resolution: width and height in pixels, 4 or larger.
         seed: seed of the latents and of the sampling noise, 0 or larger.
-        quality: settings of the sampler and the denoiser, or the name of a preset, one of
-            ``render.blender.quality.QUALITIES``.
+        engine: what renders: "cycles", Blender's renderer, or "live", :mod:`ident3d.live`, whose images differ a little
+            from those of Cycles.
+        quality: settings of the engine, or the name of a preset, one of ``render.blender.quality.QUALITIES`` or
+            ``ident3d.live.QUALITIES``.
         world: maps latents to scenes; a world, or its JSON file. Where None, the world of the dataset that the folder
             already holds, and that of 3DIdent in a new folder.
         hue_map: maps hue angles to colours, in place of the world's own map; None for that.
         latents: (N, number of factors) raw latents of the split "train" in [-1, 1], or a .npy file of them; where
             None, they are drawn with the seed.
-        pairs: the conditional, or its text, from which an exact positive is drawn for every image; None for none.
+        latent_space: where the factors named live: "box" or "sphere", the unit sphere.
+        factors: names of the factors that are the space's coordinates; empty: all.
+        others: values at which other factors are held, by name; those in neither are uniform in [-1, 1].
+        pairs: the conditional, or its text, from which an exact positive is drawn for every image, in the space of the
+            latents; None for none.
         rows_per_shard: rows of a Parquet shard; where None, those of the dataset that the folder already holds, and in
             a new folder up to 1,000, fewer for a small dataset.
         part: which of the shards to render.
@@ -117,18 +124,29 @@ class DatasetSpec:
     test: int | None = None
     resolution: int = 224
     seed: int = 0
-    quality: Quality | str = DEFAULT_QUALITY
+    engine: str = "cycles"
+    quality: Quality | LiveQuality | str = DEFAULT_QUALITY
     world: World | Path | None = None
     hue_map: HueMap | str | None = None
     latents: npt.ArrayLike | Path | None = None
+    latent_space: Literal["box", "sphere"] = "box"
+    factors: Sequence[str] = ()
+    others: Mapping[str, float] = field(default_factory=dict)
     pairs: "Conditional | str | None" = None
     rows_per_shard: int | None = None
     part: Part = Part()
 
 
-def find_quality(quality: Quality | str) -> Quality:
-    """Return a quality, or the preset of that name; ValueError if the name is unknown."""
-    return QUALITIES.find(quality) if isinstance(quality, str) else quality
+def find_quality(quality: Quality | LiveQuality | str, engine: str = "cycles") -> Quality | LiveQuality:
+    """Return a quality, or an engine's preset of that name.
+
+    Raises:
+        ValueError: if the name or the engine is unknown, or the quality is one of another engine.
+    """
+    found = ENGINES.find(engine).find_quality(quality) if isinstance(quality, str) else quality
+    if found.engine != engine:
+        raise ValueError(f"{found.name} is a quality of the engine {found.engine}, not of {engine}")
+    return found
 
 
 def find_world(world: World | Path | None, hue_map: HueMap | str | None) -> World:

@@ -104,9 +104,9 @@ def verify_images(root: Path | str, spec: VerifySpec | None = None, pool: PoolSp
         )
     made = ImageSpec.of(Manifest.read(folder))
     images = sample_images(folder, spec.sample, spec.seed)
-    with (pool or PoolSpec()).pool(made.quality, made.resolution) as workers:
-        if made.blender != workers.about.series:
-            _LOG.warning("rendered with Blender %s, compared with %s", made.blender, workers.about.blender)
+    with made.workers(pool or PoolSpec()) as workers:
+        if made.engine.has_series and made.blender != workers.about.series:
+            _LOG.warning("rendered with Blender %s, compared with %s", made.blender, workers.about.version)
         return VerifyReport(folder, tuple(compare(folder, made, images, workers)), spec.tolerance_db)
 
 

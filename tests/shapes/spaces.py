@@ -22,6 +22,7 @@ def of_two_factors():
 
 EXAMPLES = {
     "ident3d.spaces.FactorSpace.complete": lambda: (of_two_factors(), torch.zeros(3, 2), generator()),
+    "ident3d.spaces.FactorSpace.rows": lambda: (of_two_factors(), 3, 0),
     "ident3d.spaces.FactorSpace.uniform": lambda: (of_two_factors(), 3, generator()),
     "ident3d.spaces.FactorSpace.coordinates": lambda: (of_two_factors(), torch.zeros(4, 10)),
     "ident3d.spaces.FactorSpace.check": lambda: (of_two_factors(), torch.zeros(4, 10)),

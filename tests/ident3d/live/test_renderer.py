@@ -188,5 +188,15 @@ def test_cuda_is_within_one_level_of_the_cpu(standard):
     assert difference.abs().max() <= 1
 
 
+def test_nothing_is_said_where_there_is_no_gpu():
+    said = subprocess.run(
+        [sys.executable, "-c", "import ident3d; ident3d.live.render([[0.0] * 10], 4, 'cpu')"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (said.stdout, said.stderr) == ("", "")
+
+
 def test_the_module_is_loaded_by_name():
     assert ident3d.live.render is render

@@ -125,7 +125,7 @@ def test_another_series_of_blender_is_refused(tmp_path):
         _render(tmp_path, small_plan(), Part(), FakePool(fail_after=11))
     before = files_of(tmp_path), Manifest.read(tmp_path)
     pool = FakePool(blender="5.2.3")
-    with pytest.raises(ValueError, match=r"begun with Blender 4\.5, but these workers run 5\.2\.3.*bpy 4\.5"):
+    with pytest.raises(ValueError, match=r"begun with Blender 4\.5, but these workers run Blender 5\.2\.3.*bpy 4\.5"):
         _render(tmp_path, small_plan(), Part(), pool)
     assert pool.rendered == []
     assert (files_of(tmp_path), Manifest.read(tmp_path)) == before
