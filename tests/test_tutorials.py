@@ -15,6 +15,7 @@ BOARD = "your-encoder-on-the-leaderboard"
 EXTENDING = "extending"
 PAIRS = "pairs"
 QUICK = "quickstart"
+LIVE = "live"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -50,6 +51,15 @@ def test_a_page_on_the_sample_prints_what_it_shows(name, tmp_path):
     text = text_of(name)
     printed = outputs(run([sys.executable, "-c", script(text)], tmp_path).stdout)
     assert printed == [block.strip("\n") for language, block in blocks(text) if language == "output"]
+
+
+@pytest.mark.slow
+def test_the_page_on_live_images_prints_what_it_shows(tmp_path):
+    pytest.importorskip("warp")
+    text = text_of(LIVE)
+    printed = outputs(run([sys.executable, "-c", script(text)], tmp_path).stdout)
+    assert printed == [block.strip("\n") for language, block in blocks(text) if language == "output"]
+    assert (tmp_path / "runs" / "live" / "report.html").exists()
 
 
 @pytest.mark.slow
