@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import itertools
 import json
 import logging
 import os
@@ -297,7 +298,7 @@ def _default_of(kind: type[Any] | None, arguments: Sequence[str]) -> Any:
     """Return a command with the options of the file that --config names; None where the command line names none."""
     if kind is None or not any(option.name == "config" for option in _options(kind)):
         return None
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in itertools.pairwise([*arguments, ""]):
         if word == "--config" and following:
             return configured(kind, Path(following))
         if word.startswith("--config="):
