@@ -52,3 +52,8 @@ def test_a_study_of_ones_own_is_shown_as_one_of_the_papers(run, tmp_path):
     # A ball of radius 0.2 in three dimensions.
     expected = -torch.tensor(4 / 3 * torch.pi * 0.2**3).log()
     torch.testing.assert_close(pulled.log_prob(z_pos, z, ball), expected.double().expand(len(z)), atol=1e-6, rtol=0)
+
+
+def test_the_optimum_of_row_12_is_what_the_guide_says(run):
+    _, out = run(PROGRAMS[2])
+    assert [float(number) for number in out.split()] == [pytest.approx(0.915, abs=0.001), pytest.approx(1.0, abs=0.001)]
