@@ -16,6 +16,7 @@ EXTENDING = "extending"
 PAIRS = "pairs"
 QUICK = "quickstart"
 LIVE = "live"
+ROTATIONS = "why-did-my-encoder-miss-the-rotations"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -51,6 +52,15 @@ def test_a_page_on_the_sample_prints_what_it_shows(name, tmp_path):
     text = text_of(name)
     printed = outputs(run([sys.executable, "-c", script(text)], tmp_path).stdout)
     assert printed == [block.strip("\n") for language, block in blocks(text) if language == "output"]
+
+
+@pytest.mark.slow
+def test_the_page_on_rotations_prints_what_it_shows(tmp_path):
+    text = text_of(ROTATIONS)
+    printed = outputs(run([sys.executable, "-c", script(text)], tmp_path).stdout)
+    shown = [block.strip("\n") for language, block in blocks(text) if language == "output"]
+    # The command that stands between two blocks prints the first table again.
+    assert [found.endswith(expected) for found, expected in zip(printed, shown, strict=True)] == [True] * len(shown)
 
 
 @pytest.mark.slow
