@@ -89,7 +89,8 @@ def normalize(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype = 
 
     Raises:
         TypeError: if dtype is not one of floats.
-        ValueError: if there are not three finite means and three positive deviations.
+        ValueError: if there are not three finite means and three positive deviations, or if what they make of pixels
+            is too large for dtype; later, if the images do not have three channels.
 
     Examples:
         ``PositivePairs(data, conditional, transform=normalize((0.4, 0.3, 0.3), (0.1, 0.2, 0.1)))``
@@ -104,10 +105,18 @@ def normalize(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype = 
             f"expected a finite mean and a positive standard deviation of each of the {_CHANNELS} channels, not "
             f"{means} and {deviations}"
         )
+    most, most_scale = torch.finfo(dtype).max, torch.finfo(_exact(dtype)).max
+    for center, deviation in zip(means, deviations, strict=True):
+        if max(abs(center), abs(1 - center)) > most * deviation or most_scale * deviation < 1:
+            raise ValueError(
+                f"pixels in [0, 1] less the mean {center} over the standard deviation {deviation} are too large for "
+                f"{dtype}: correct them, where 1 is the largest byte"
+            )
     return BatchTransform(_Normalize(means, deviations, dtype), is_quick=True)
 
 
 _CHANNELS = 3
+_NCHW = 4  # axes of a batch
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,11 @@ class _Normalize:
     dtype: torch.dtype
 
     def __call__(self, images: Tensor) -> Tensor:
+        if images.ndim != _NCHW or images.shape[1] != _CHANNELS:
+            raise ValueError(
+                f"normalize has a mean for each of {_CHANNELS} channels: expected images of shape "
+                f"(B, {_CHANNELS}, H, W), not {tuple(images.shape)}"
+            )
         width, largest = images.shape[-1], 255 if images.dtype == torch.uint8 else 1
         exact = _exact(self.dtype)
         scale = [1 / (largest * std) for std in self.std]

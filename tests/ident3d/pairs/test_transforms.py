@@ -11,6 +11,7 @@ from torchvision.transforms import v2
 from ident3d import (
     AugmentedPairs,
     BatchTransform,
+    FramePairs,
     LivePairs,
     Normal,
     PositivePairs,
@@ -18,6 +19,7 @@ from ident3d import (
     ThreeDIdent,
     normalize,
     to_physical,
+    walkers,
 )
 from ident3d.embedding import embed
 from ident3d.pairs.transforms import as_floats
@@ -333,6 +335,36 @@ def test_normalising_takes_three_means_and_deviations(mean, std):
 def test_normalised_images_are_floats(dtype):
     with pytest.raises(TypeError, match="dtype of floats"):
         normalize(MEAN, STD, dtype)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "dtype"),
+    [
+        (0.0, 1e-320, torch.float32),
+        (1e300, 1.0, torch.float32),
+        (0.0, 1e-5, torch.float16),
+        (1e39, 1.0, torch.bfloat16),
+    ],
+)
+def test_what_would_be_infinite_is_not_normalised(mean: float, std: float, dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match=f"too large for {dtype}"):
+        normalize((0.5, mean, 0.5), (1.0, std, 1.0), dtype)
+
+
+def test_the_largest_normalised_numbers_that_fit_are_finite() -> None:
+    images = torch.tensor([0, 255], dtype=torch.uint8).repeat(1, 3, 2, 1)
+    found = normalize((0.5,) * 3, (1e-5,) * 3, torch.float16)(images)
+    torch.testing.assert_close(
+        found.double().abs(), torch.full((1, 3, 2, 2), 5e4, dtype=torch.float64), rtol=1e-3, atol=0
+    )
+
+
+def test_images_of_another_number_of_channels_are_not_normalised() -> None:
+    pairs = FramePairs(walkers(3), transform=normalize(MEAN, STD))
+    with pytest.raises(ValueError, match=r"each of 3 channels: .* not \(32, 1, 64, 64\)"):
+        pairs.batch(0)
+    with pytest.raises(ValueError, match=r"not \(3, 8, 8\)"):
+        normalize(MEAN, STD)(torch.zeros(3, 8, 8))
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
