@@ -16,6 +16,7 @@ EXTENDING = "extending"
 PAIRS = "pairs"
 QUICK = "quickstart"
 LIVE = "live"
+MESSAGE = "aninfonce-on-images"
 ROTATIONS = "why-did-my-encoder-miss-the-rotations"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
@@ -88,7 +89,7 @@ def test_what_is_added_needs_no_edit_of_ours(tmp_path):
     assert data.factors[-1].low == 0.2
 
 
-@pytest.mark.parametrize("name", [LOSS, BOARD, EXTENDING, PAIRS, QUICK])
+@pytest.mark.parametrize("name", [LOSS, BOARD, EXTENDING, PAIRS, QUICK, MESSAGE])
 def test_a_tutorial_shows_outputs_and_leads_somewhere(name):
     text = text_of(name)
     assert {language for language, _ in blocks(text)} <= {"python", "sh", "output", "toml"}
