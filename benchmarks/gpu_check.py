@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,12 @@ from ident3d import (
     FACTORS,
     AugmentedPairs,
     Box,
+    LivePairs,
     Normal,
     PairIndex,
     PositivePairs,
     RenderedPairs,
+    live,
     sample_latents,
 )
 from ident3d.embedding import embed
@@ -60,6 +63,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     "AnInfoNCE": partial(an_info_nce, precision=[0.5, 2.0] * 5),
 }
 TOLERANCE = 1e-4  # relative, float32 against float64
+LIVE_NEEDS = {"warp": "warp-lang", "scipy": "scipy"}  # packages, by the modules that live images import
 TRAINED = 1e-3  # relative, of embeddings and losses of networks in float32
 
 
@@ -299,6 +303,32 @@ def simclr(options: Options) -> dict[str, Any]:
         return _beside_fixed(options, placement, options.sides[0], stream.on_device(placement.device), "simclr")
 
 
+def live_images(options: Options) -> dict[str, Any]:
+    """Compare live images with the CPU's, and train on live pairs beside a batch that never changes."""
+    missing = [package for module, package in LIVE_NEEDS.items() if find_spec(module) is None]
+    if missing:
+        raise LeftOut(f"needs pip install {' '.join(missing)}")
+    side = options.sides[0]
+    with place(options.device) as placement:
+        device = placement.device
+        latents = torch.from_numpy(sample_latents(min(options.images, 512), seed=1))
+        renderer = live.LiveRenderer(side, device)
+        expected = live.LiveRenderer(side, CPU).render(latents[:64])
+        difference = int((renderer.render(latents[:64]).cpu().int() - expected.int()).abs().max())
+        renderer.render(latents)  # what is made once for this many images is not timed
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        renderer.render(latents)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        rendered = len(latents) / (time.perf_counter() - start)
+        stream = LivePairs(Normal(0.1), options.batch_size, resolution=side, device=device)
+        found = _beside_fixed(options, placement, side, stream)
+    good = found["good"] and difference <= 1
+    return {**found, "good": good, "levels_from_cpu": difference, "rendered_per_second": rendered}
+
+
 def faiss(options: Options) -> dict[str, Any]:
     """Match with FAISS on the GPU, exactly as in torch on the CPU."""
     latents = torch.from_numpy(sample_latents(options.images))
@@ -385,6 +415,7 @@ def parts(options: Options) -> Iterator[tuple[str, Part]]:
         "pinned": pinned,
         "CUDA graph": graph,
         "simclr": simclr,
+        "live images": live_images,
         "FAISS": faiss,
     }.items()
     for side in options.sides:

@@ -53,7 +53,11 @@ def test_it_runs_with_torch_torchvision_and_numpy_alone(tmp_path):
     assert "everything agrees" in found.stdout
     record = json.loads(out.read_text())
     assert record["good"] is True
-    assert {name for name, part in record["parts"].items() if part["good"] is None} == {"FAISS", "CUDA graph"}
+    assert {name for name, part in record["parts"].items() if part["good"] is None} == {
+        "FAISS",
+        "CUDA graph",
+        "live images",
+    }
     assert len(record["parts"]["losses"]["errors"]) == 12
     assert record["parts"]["training, 32x32, float32"]["ratio"] > 0
 
@@ -77,6 +81,22 @@ def test_a_part_that_fails_is_a_failure_and_the_others_are_run(monkeypatch, caps
     assert "something DIFFERS" in printed.out
     monkeypatch.setattr(gpu_check_module, "parts", lambda options: iter({"c": absent}.items()))
     assert gpu_check_module.main(gpu_check_module.Options(device="cpu")) == 0
+
+
+def test_live_images_are_compared_and_trained_on():
+    pytest.importorskip("warp")
+    pytest.importorskip("scipy")
+    options = gpu_check_module.Options.read(["--device", "cpu", "--small", "--resolutions", "32"])
+    found = gpu_check_module.live_images(options)
+    assert found["good"] is True
+    assert found["levels_from_cpu"] == 0
+    assert min(found[name] for name in ("rendered_per_second", "images_per_second", "fixed_batch")) > 0
+
+
+def test_live_images_are_left_out_where_a_library_is_missing_and_the_package_is_named(monkeypatch):
+    monkeypatch.setattr(gpu_check_module, "find_spec", lambda module: None)
+    with pytest.raises(gpu_check_module.LeftOut, match="pip install warp-lang scipy"):
+        gpu_check_module.live_images(gpu_check_module.Options(device="cpu"))
 
 
 @pytest.mark.slow
