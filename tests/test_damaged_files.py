@@ -39,11 +39,12 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("content", CONTENTS)
-@pytest.mark.parametrize("name", READERS)
+# Empty metrics are no fault: those of a run that has written nothing yet.
+CASES = [(name, content) for name in READERS for content in CONTENTS if (name, content) != ("metrics.jsonl", "empty")]
+
+
+@pytest.mark.parametrize(("name", "content"), CASES)
 def test_it_is_named(tmp_path, name, content):
-    if (name, content) == ("metrics.jsonl", "empty"):
-        pytest.skip("a run that has written nothing yet")
     (tmp_path / name).write_bytes(CONTENTS[content])
     with pytest.raises((ValueError, Ident3DError)) as error:
         READERS[name](tmp_path)
